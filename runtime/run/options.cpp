@@ -12,7 +12,7 @@ namespace modelbuild {
 const char kUsage[] =
     "usage: modelbuild-run PROGRAM [options]\n"
     "\n"
-    "Runs a program on files. PROGRAM is a .pte, or the folder of a bundle.\n"
+    "Runs a program on files. PROGRAM is a .pte, the folder of a bundle, or FOLDER/NAME if that has several.\n"
     "\n"
     "  --input NAME=FILE.npy  a file for an input\n"
     "  --next                 the following --input are of another call, which starts with the state that the call\n"

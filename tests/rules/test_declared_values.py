@@ -159,4 +159,4 @@ def test_a_bundle_calls_a_program_by_its_name_however_its_label_is_written(decla
     for label in ("//net", "//net:net"):
         graph = declare("bundle", {"program": label}).graph
         (action,) = (node for node in graph.nodes.values() if isinstance(node, Action) and node.mnemonic == "bundle")
-        assert action.params["program"] == "net"
+        assert action.params["programs"] == ["net"]

@@ -27,7 +27,8 @@ _RUNNER = "bin/modelbuild-run"
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
     """A run on a device: its label, the file or label of each input, and options as those of a run on this machine.
-    `profiled`: record the time of each instruction, in place of the latency."""
+    `profiled`: record the time of each instruction, in place of the latency. `program`: the name of the bundle's program;
+    None for the only one."""
 
     device: str
     inputs: Mapping[str, str]
@@ -37,13 +38,14 @@ class DeviceRun:
     warmup: int
     profiled: bool = False
     profile_outputs: tuple[Path, ...] = ()
+    program: str | None = None
 
     def command(self, inputs: Mapping[str, Path], emulated: bool) -> list[str]:
         """Return the command in a job's folder. An emulator measures nothing."""
         repeat = 0 if emulated else self.repeat
         return [
             f"bundle/{_RUNNER}",
-            "bundle",
+            "bundle" if self.program is None else f"bundle/{self.program}",
             *([] if self.method is None else [f"--method={self.method}"]),
             *(f"--input={name}=inputs/{path.name}" for name, path in inputs.items()),
             *([] if self.output_dir is None else ["--output-dir=out/run"]),
@@ -81,9 +83,7 @@ def run_on_device(
     if built.code != ExitCode.OK:
         return built.code
     root = workspace.root / only_file(built, bundle)
-    pte = next(root.glob("program/*.pte"), None)
-    if pte is None or not (root / _RUNNER).is_file():
-        raise UsageError(f"{bundle}: expected a runtime_bundle, a folder with a program and its runtime")
+    pte = _program_of(bundle, root, run.program)
     given = {**run.inputs, **{name: str(workspace.root / only_file(built, each)) for name, each in labels.items()}}
     with TemporaryDirectory() as temporary:
         command = program(workspace, toolchain_of(built, bundle))
@@ -102,6 +102,20 @@ def run_on_device(
             raise DeviceProblem(f"{label}: {problem}") from problem
         finally:
             pool.close()
+
+
+def _program_of(bundle: Label, root: Path, name: str | None) -> Path:
+    """Return the .pte of a bundle. Raises UsageError for a target that is no bundle, and for a name that it lacks."""
+    from modelbuild.errors import did_you_mean
+
+    found = {path.stem: path for path in sorted(root.glob("program/*.pte"))}
+    if not found or not (root / _RUNNER).is_file():
+        raise UsageError(f"{bundle}: expected a runtime_bundle, a folder with a program and its runtime")
+    if name is None and len(found) > 1:
+        raise UsageError(f"{bundle} has several programs; expected --program with one of: {', '.join(found)}")
+    if name is not None and name not in found:
+        raise UsageError(f"no program '{name}'; programs: {', '.join(found)}{did_you_mean(name, found)}")
+    return next(iter(found.values())) if name is None else found[name]
 
 
 def _read_inputs(

@@ -129,12 +129,28 @@ class MachineNeeds(TypedDict):
     """The libraries that the device must have besides the bundle, in one line; None if there are none."""
 
 
+class BundledProgram(TypedDict):
+    """A program in a bundle. Paths are relative to the bundle."""
+
+    file: str
+    """Path of the .pte."""
+
+    data: str | None
+    """Path of the .ptd, which several programs may have in common; None without weights outside the program."""
+
+    backends: Sequence[str]
+    """Names of the backends that it calls, sorted."""
+
+
 class BundleManifest(TypedDict):
     """manifest.json of a bundle."""
 
     version: int
     backends: Sequence[str]
-    """Names of the backends that the program calls, sorted."""
+    """Names of the backends that its programs call, sorted."""
+
+    programs: Mapping[str, BundledProgram]
+    """By the names under which the bundle runs them."""
 
     needs: MachineNeeds
     versions: Mapping[str, str]

@@ -1,10 +1,14 @@
-"""runtime_bundle: a self-contained folder with a program and the part of the C++ runtime that runs it."""
+"""runtime_bundle: a self-contained folder with programs and the part of the C++ runtime that runs them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
-from modelbuild.api import Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
+from pydantic import AfterValidator, Field
+
+from modelbuild.api import Artifact, Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
 from modelbuild_rules.bundle.contents import bundle_contents
 from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
@@ -12,26 +16,43 @@ from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.providers import DeviceTarget, Program
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+_FOLDERS = ("bin", "lib", "licences", "program")
+
+
+def _program_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"'{name}' cannot name a program; expected letters, digits, '_' and '-'")
+    if name in _FOLDERS:
+        raise ValueError(f"'{name}' is a folder of each bundle; expected another name")
+    return name
+
 
 class RuntimeBundleAttrs(Attrs):
-    """A program, modelbuild-run and the libraries that this program needs, a manifest and a `run.sh`.
+    """Programs, modelbuild-run and the libraries that these programs need, a manifest and a `run.sh`.
 
     A bundle runs on any Linux with the glibc version in the manifest. It needs no Python, torch or CUDA toolkit;
     programs that run on a GPU need NVIDIA's driver.
     """
 
-    program: Annotated[Dep, LabelOf(Program)]
+    program: Annotated[Dep, LabelOf(Program)] | None = None
     """The program: a `pte_program`."""
+
+    programs: dict[Annotated[str, AfterValidator(_program_name)], Annotated[Dep, LabelOf(Program)]] = Field(
+        default_factory=dict
+    )
+    """In place of `program`: several programs, by the names under which the bundle runs them. If they have
+    `external_weights`, the bundle has one file of weights for all, which contains equal weights once."""
 
     runtime: RuntimeArchive | None = None
     """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
     that `pip install 'modelbuild[runtime]'` installs."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """The device: a `device_target`; by default the program's. `--device` overrides it."""
+    """The device: a `device_target`; by default the programs'. `--device` overrides it."""
 
     libraries: tuple[VendorLibrary, ...] = ()
-    """Libraries that the program needs and that are not part of the runtime: TensorRT's. Without them, the device must
+    """Libraries that the programs need and that are not part of the runtime: TensorRT's. Without them, the device must
     have them, and the manifest states which."""
 
     tar: bool = False
@@ -42,22 +63,23 @@ EXAMPLE = """
 [[runtime_bundle]]
 name = "net_bundle"
 program = ":net_program"
+
+[[runtime_bundle]]
+name = "both_bundle"
+programs = { net = ":net_program", other = ":other_program" }
 """
 
 
 @rule(attrs=RuntimeBundleAttrs, example=EXAMPLE, toolchain_from=("program",))
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
-    program = ctx.provider(ctx.attrs.program, Program)
-    device = _device(ctx, program)
-    made = bundle_action(ctx, program, device, ctx.attrs, "bundle", ctx.label.name, ctx.attrs.tar)
+    programs = _programs(ctx)
+    device = _device(ctx, programs)
+    made = bundle_action(ctx, programs, device, ctx.attrs, "bundle", ctx.label.name, ctx.attrs.tar)
     return Files((made,)), bundle_contents(made)
 
 
 class _Runtime(Protocol):
-    """The attributes of a rule that bundles a program."""
-
-    @property
-    def program(self) -> Dep: ...
+    """The attributes of a rule that bundles programs."""
 
     @property
     def runtime(self) -> RuntimeArchive | None: ...
@@ -68,32 +90,35 @@ class _Runtime(Protocol):
 
 def bundle_action(
     ctx: Context[Any],
-    program: Program,
+    programs: Mapping[str, Program],
     device: DeviceTarget | None,
     attrs: _Runtime,
     mnemonic: str,
     name: str,
     tar: bool = False,
 ) -> DerivedArtifact:
-    """Declare the action that makes a bundle, a folder or an archive called `name`; return its output."""
+    """Declare the action that makes a bundle of programs (by name), a folder or an archive called `name`; return its
+    output."""
     arch = device.arch if device else None
     archive, installed = attrs.runtime, installed_runtime(arch)
+    several = list(programs.values())
+    kernels = dict.fromkeys(each for program in several for each in program.kernels)
     return ctx.action(
         mnemonic,
         step="modelbuild_rules.bundle.steps.runtime_bundle",
         inputs={
-            "pte": program.pte,
-            "signature": program.signature,
-            "delegation": program.delegation,
+            "pte": [each.pte for each in several],
+            "signature": [each.signature for each in several],
+            "delegation": [each.delegation for each in several],
             **({"runtime": ctx.file(archive)} if archive else {}),
-            **({"ptd": program.ptd} if program.ptd else {}),
+            **({"ptd": data} if (data := _data(ctx, programs)) else {}),
             **library_inputs(ctx, attrs.libraries),
-            **kernel_inputs(program.kernels),
+            **kernel_inputs(tuple(kernels)),
         },
         outputs=[Output("bundle", f"{name}.tar.gz") if tar else Output("bundle", name, "tree")],
         params={
             "name": name,
-            "program": Label.parse(attrs.program, ctx.label.package).name,
+            "programs": list(programs),
             "tar": tar,
             "arch": arch,
             "capabilities": sorted(device.compute_capabilities) if device else None,
@@ -102,17 +127,60 @@ def bundle_action(
         },
         unkeyed={"place": archive_place(ctx), "library_places": library_places(ctx)},
         tools=("numpy",) if archive else ("numpy", installed.distribution),
-        description=f"bundle {attrs.program} with its runtime",
+        description=f"bundle {', '.join(programs)} with {'its' if len(programs) == 1 else 'their'} runtime",
     )["bundle"]
 
 
-def _device(ctx: Context[RuntimeBundleAttrs], program: Program) -> DeviceTarget | None:
-    """Return the bundle's device; None if neither the bundle nor the program has one. Raises LoadingError for a device
-    that the program is not compiled for."""
-    device = ctx.device(DeviceTarget) if ctx.attrs.device is not None else program.device
-    if device is not None and program.device is not None and machine_of(device) != machine_of(program.device):
-        message = f"'{ctx.attrs.program}' is compiled for {machine_of(program.device)}; expected {machine_of(device)}"
-        raise ctx.error("device", f"{message}, the bundle's device")
+def _data(ctx: Context[Any], programs: Mapping[str, Program]) -> Artifact | None:
+    """Return the file of weights outside the programs: that of the only program, or a new one with the weights of
+    all; None if there are none."""
+    files = [each.ptd for each in programs.values() if each.ptd is not None]
+    if len(files) < 2:
+        return files[0] if files else None
+    return ctx.action(
+        "weights",
+        step="modelbuild_rules.bundle.steps.shared_weights",
+        inputs={"ptd": files},
+        outputs=[Output("ptd", "weights.ptd")],
+        params={"programs": list(programs)},
+        tools=("executorch", "flatbuffers"),
+        description=f"join the weights of {', '.join(programs)}",
+    )["ptd"]
+
+
+def _programs(ctx: Context[RuntimeBundleAttrs]) -> dict[str, Program]:
+    """Return the programs by name."""
+    attrs = ctx.attrs
+    if (attrs.program is None) == (not attrs.programs):
+        given = "both are given" if attrs.programs else "neither is given"
+        raise ctx.error("programs", f"expected either 'program' or 'programs'; {given}")
+    if attrs.program is not None:
+        return {Label.parse(attrs.program, ctx.label.package).name: ctx.provider(attrs.program, Program)}
+    found = {name: ctx.provider(attrs.programs[name], Program) for name in sorted(attrs.programs)}
+    inside = [name for name, each in found.items() if each.ptd is None]
+    if inside and len(inside) < len(found):
+        message = f"'{attrs.programs[inside[0]]}' contains its weights, and those of others are outside"
+        raise ctx.error(("programs", inside[0]), f"{message}; expected the same 'external_weights' of all")
+    return found
+
+
+def _device(ctx: Context[RuntimeBundleAttrs], programs: Mapping[str, Program]) -> DeviceTarget | None:
+    """Return the bundle's device; None if neither the bundle nor a program has one. Raises LoadingError for a device
+    that a program is not compiled for."""
+    own = {name: each.device for name, each in programs.items() if each.device is not None}
+    if ctx.attrs.device is not None:
+        device, whose = ctx.device(DeviceTarget), "the bundle's device"
+    elif own:
+        first, device = next(iter(own.items()))
+        whose = f"the device of '{ctx.attrs.programs.get(first, ctx.attrs.program)}'"
+    else:
+        return None
+    for name, each in own.items():
+        if machine_of(device) != machine_of(each):
+            label = ctx.attrs.programs.get(name, ctx.attrs.program)
+            place = "device" if ctx.attrs.device is not None else ("programs", name)
+            message = f"'{label}' is compiled for {machine_of(each)}; expected {machine_of(device)}, {whose}"
+            raise ctx.error(place, message)
     return device
 
 

@@ -72,7 +72,8 @@ def on_device_test(
     """Declare the actions. `inputs` and `parity` are those of the test on this machine."""
     attrs, device = ctx.attrs, ctx.device(DeviceTarget)
     selected = parity.get("filter", "")
-    bundle = bundle_action(ctx, program, device, attrs, "bundle", "bundle")
+    programs = {Label.parse(attrs.program, ctx.label.package).name: program}
+    bundle = bundle_action(ctx, programs, device, attrs, "bundle", "bundle")
     given = {name: each for name, each in inputs.items() if name.startswith("case.")}
     pte = {name: each for name, each in inputs.items() if name in ("program.pte", "program.ptd", "program.signature")}
     cases = ctx.action(

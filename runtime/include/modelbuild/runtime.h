@@ -116,7 +116,7 @@ MB_API mb_status mb_describe(const char* path, char** json);
 MB_API mb_status mb_check(const char* path, const mb_load_options* options, char** lines);
 MB_API void mb_free(void* pointer);
 
-/* path: a .pte, or the folder of a bundle. */
+/* path: a .pte, the folder of a bundle, or FOLDER/NAME for a program of a bundle with several. */
 MB_API mb_status mb_load(const char* path, const mb_load_options* options, mb_program** program);
 MB_API void mb_unload(mb_program* program);
 MB_API const char* mb_program_json(const mb_program* program);

@@ -164,7 +164,8 @@ struct Description {
   MODELBUILD_API std::string text() const;
 };
 
-// Describes a program, a .pte or the folder of a bundle, without loading it; no delegate, kernel or GPU is needed.
+// Describes a program without loading it; no delegate, kernel or GPU is needed. The path is a .pte, the folder of a
+// bundle, or FOLDER/NAME for a program of a bundle with several.
 // Throws Error. With `verify` the SHA-256 in the files' manifests is checked. The files <backend>.delegate.json in
 // `plugin_dirs` and in this library's folder state which delegates are on a GPU.
 MODELBUILD_API Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},

@@ -53,7 +53,7 @@ def load(
     profile: bool = False,
 ) -> Program:
     """Load a .pte or that of a bundle's folder, and the .ptd beside it: the one of the same name, or the only one if
-    the program may need one.
+    the program may need one. Of a bundle with several programs, FOLDER/NAME is the program of this name.
 
     The C++ runtime runs the program, on GPUs too. `runtime` is a folder that `make runtime` or `runtime_bundle` made;
     by default that of MODELBUILD_RUNTIME, or else the one that the wheel of modelbuild-runtime installed. Without any,
@@ -112,13 +112,15 @@ def _keys(verify: Verify) -> tuple[bool, list[Path]]:
 
 
 def _program_of(path: Path) -> Path:
-    """Return the .pte at a path: the file, or the only one in a bundle's folder."""
-    if not (path / "program").is_dir():
-        return path
-    found = sorted((path / "program").glob("*.pte"))
-    if len(found) != 1:
-        raise ProgramError(f"{path / 'program'}: has {len(found)} programs; expected one .pte")
-    return found[0]
+    """Return the .pte at a path: the file, the only one in a bundle's folder, or the one that FOLDER/NAME names."""
+    if (path / "program").is_dir():
+        found = sorted((path / "program").glob("*.pte"))
+        if len(found) == 1:
+            return found[0]
+        expected = f"; expected one of: {', '.join(str(path / each.stem) for each in found)}" if found else ""
+        raise ProgramError(f"{path / 'program'}: has {len(found)} programs{expected or '; expected one .pte'}")
+    named = path.parent / "program" / f"{path.name}.pte"
+    return named if named.is_file() and not path.exists() else path
 
 
 def _data_files(pte: Path, given: Sequence[str | Path], program: ProgramFile) -> list[Path]:

@@ -1,5 +1,6 @@
 #include "trust/signed_files.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -25,22 +26,37 @@ fs::path normal(const fs::path& path) {
   fail_program(path.string() + ": was changed after it was signed" + (detail.empty() ? "" : ": " + detail));
 }
 
+// Returns the .pte of a bundle with one program.
+fs::path only_program(const fs::path& bundle) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(bundle / kProgram)) {
+    if (entry.path().extension() == ".pte") found.push_back(entry.path());
+  }
+  if (found.size() == 1) return found.front();
+  std::sort(found.begin(), found.end());
+  std::string expected = found.empty() ? "one .pte" : "one of: ";
+  for (const fs::path& each : found) {
+    expected += (&each == &found.front() ? "" : ", ") + (bundle / each.stem()).string();
+  }
+  fail_program((bundle / kProgram).string() + ": has " + std::to_string(found.size()) + " programs; expected " +
+               expected);
+}
+
 }  // namespace
 
 SignedFiles::SignedFiles(const std::vector<fs::path>& keys) : keys_(keys.begin(), keys.end()) {}
 
 fs::path SignedFiles::program(const fs::path& path) {
   std::error_code error;
-  if (!fs::is_directory(path / kProgram, error)) return path;
-  if (!keys_.empty()) check_folder(normal(path));
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(path / kProgram)) {
-    if (entry.path().extension() == ".pte") found.push_back(entry.path());
+  if (fs::is_directory(path / kProgram, error)) {
+    if (!keys_.empty()) check_folder(normal(path));
+    return only_program(path);
   }
-  if (found.size() != 1) {
-    fail_program((path / kProgram).string() + ": has " + std::to_string(found.size()) + " programs; expected one .pte");
-  }
-  return found.front();
+  const fs::path place = normal(path);
+  const fs::path named = path.parent_path() / kProgram / (place.filename().string() + ".pte");
+  if (fs::exists(path, error) || !fs::is_regular_file(named, error)) return path;
+  if (!keys_.empty()) check_folder(place.parent_path());
+  return named;
 }
 
 fs::path SignedFiles::content(const fs::path& path) {

@@ -16,8 +16,8 @@ class SignedFiles {
  public:
   explicit SignedFiles(const std::vector<std::filesystem::path>& keys);
 
-  // Returns the .pte at a path: the file itself, or the only one in the subfolder `program` of a bundle. All files of a
-  // bundle are compared with the signature beside its folder.
+  // Returns the .pte at a path: the file itself, the only one in the subfolder `program` of a bundle, or that of the
+  // bundle's program at FOLDER/NAME. All files of a bundle are compared with the signature beside its folder.
   std::filesystem::path program(const std::filesystem::path& path);
 
   // Returns the path to read a file from. It is valid as long as this object.

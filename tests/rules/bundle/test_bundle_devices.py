@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.actions import Action
+from modelbuild.actions import Action, DerivedArtifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
@@ -24,13 +24,14 @@ from modelbuild_rules.providers import DeviceTarget, Program
 class PrebuiltAttrs(Attrs):
     pte: Source
     arch: str = ""
+    outside: bool = False
     compute_capability: tuple[str, ...] = ()
 
 @rule(attrs=PrebuiltAttrs)
 def prebuilt(ctx):
     attrs, file = ctx.attrs, ctx.file(ctx.attrs.pte)
     device = DeviceTarget(attrs.arch, "linux", attrs.compute_capability) if attrs.arch else None
-    return (Program(file, None, file, file, None, device),)
+    return (Program(file, file if attrs.outside else None, file, file, None, device),)
 """
 
 BUILD = """
@@ -100,6 +101,79 @@ def test_a_bundle_that_cannot_be_for_its_device(tmp_path: Path, program: str, bu
         analyzed(tmp_path, prebuilt(program), bundle)
 
 
+SEVERAL = """
+[[prebuilt]]
+name = "net"
+pte = "net.pte"
+{net}
+
+[[prebuilt]]
+name = "other"
+pte = "net.pte"
+{other}
+"""
+
+PROGRAMS = 'program = "//nets/net"', 'programs = {{ net = "//nets/net", "a-b" = "//nets/net:other" }}'
+
+
+def test_several_programs_are_bundled_by_their_names(tmp_path: Path) -> None:
+    build = BUILD.replace(*PROGRAMS)
+    action = analyzed(tmp_path, SEVERAL.format(net='arch = "x86_64"', other=""), build=build)
+    assert action.params["programs"] == ["a-b", "net"]
+    assert action.params["arch"] == "x86_64"
+    names = [each.name for each in action.inputs]
+    assert (names.count("pte"), "ptd" in names) == (2, False)
+
+
+def test_programs_with_weights_outside_have_one_file_of_weights(tmp_path: Path) -> None:
+    outside = "outside = true"
+    action = analyzed(tmp_path, SEVERAL.format(net=outside, other=outside), build=BUILD.replace(*PROGRAMS))
+    (data,) = (each.artifact for each in action.inputs if each.name == "ptd")
+    assert isinstance(data, DerivedArtifact)
+    assert str(data.action) == "//:bundle#weights"
+
+
+@pytest.mark.parametrize(
+    ("net", "other", "given", "line"),
+    [
+        (
+            'arch = "x86_64"',
+            'arch = "aarch64"',
+            PROGRAMS[1],
+            "BUILD.toml:4:14: '//nets/net' is compiled for linux on x86_64; expected linux on aarch64, the device of "
+            "'//nets/net:other'",
+        ),
+        (
+            "outside = true",
+            "",
+            PROGRAMS[1],
+            "BUILD.toml:4:34: '//nets/net:other' contains its weights, and those of others are outside; expected the "
+            "same 'external_weights' of all",
+        ),
+        ("", "", "", "BUILD.toml:2:1: expected either 'program' or 'programs'; neither is given"),
+        ("", "", "\n".join(PROGRAMS), "BUILD.toml:5:1: expected either 'program' or 'programs'; both are given"),
+        (
+            "",
+            "",
+            'programs = {{ lib = "//nets/net" }}',
+            "BUILD.toml:4:14: attribute 'programs.lib': 'lib' is a folder of each bundle; expected another name",
+        ),
+        (
+            "",
+            "",
+            'programs = {{ "a/b" = "//nets/net" }}',
+            "BUILD.toml:4:14: attribute 'programs.a/b': 'a/b' cannot name a program; expected letters, digits, '_' "
+            "and '-'",
+        ),
+    ],
+    ids=["devices", "weights", "neither", "both", "folder", "name"],
+)
+def test_programs_that_cannot_be_in_one_bundle(tmp_path: Path, net: str, other: str, given: str, line: str) -> None:
+    build = BUILD.replace(PROGRAMS[0], given)
+    with pytest.raises(LoadingError, match="^" + re.escape(line)):
+        analyzed(tmp_path, SEVERAL.format(net=net, other=other), build=build)
+
+
 @pytest.mark.parametrize(
     ("program", "bundle", "arch", "capabilities"),
     [
@@ -116,7 +190,7 @@ def test_what_a_bundle_is_checked_for(
 ) -> None:
     params = analyzed(tmp_path, prebuilt(program), bundle).params
     assert (params["arch"], params["capabilities"]) == (arch, capabilities)
-    assert params["program"] == "net"  # from '//nets/net', short for '//nets/net:net'
+    assert params["programs"] == ["net"]  # from '//nets/net', short for '//nets/net:net'
 
 
 @pytest.mark.parametrize(

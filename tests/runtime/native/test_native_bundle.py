@@ -119,7 +119,7 @@ def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
     inputs = {name: (path,) for name, path in files.items()} | {"delegation": (folder / "delegation.json",)}
     params = {
         "name": "bundle",
-        "program": "program",
+        "programs": ["program"],
         "tar": False,
         "arch": "x86_64",
         "capabilities": None,
@@ -155,7 +155,7 @@ def test_the_classifiers_bundles(repository: Path, native: Path, example_cache: 
     shutil.copytree(workspace.output("classifier_xnnpack_bundle", "classifier_xnnpack_bundle"), xnnpack)
     manifest = check_bundle(xnnpack, workspace.output("classifier_xnnpack", "*.pte"), image)
     assert manifest["backends"] == ["XnnpackBackend"]
-    check_format("bundle", manifest, maps=("files", "versions"))
+    check_format("bundle", manifest, maps=("files", "programs", "versions"))
     check_format("signature", json.loads(workspace.output("classifier_xnnpack", "signature.json").read_text()))
     delegation = json.loads(workspace.output("classifier_xnnpack", "delegation.json").read_text())
     check_format("delegation", delegation, maps=("totals",))

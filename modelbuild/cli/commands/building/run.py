@@ -65,6 +65,7 @@ _OPTIONS = [
         help="Write the profile: FILE.json, FILE.html, or FILE.etdp for ExecuTorch's Inspector.",
     ),
     click.option("--on", metavar="LABEL", help="Run a runtime_bundle on this device, by its runners."),
+    click.option("--program", metavar="NAME", help="With --on: the program of a bundle with several."),
 ]
 
 
@@ -78,6 +79,7 @@ class Run:
     method         its name; None for the only one, or forward
     repeat         number of measured runs, after `warmup` others
     on             the label of the device to run on; None for this machine
+    program        the name of the bundle's program; None for the only one
     profiled       record the time of each instruction, and write it to `profile_outputs`
     """
 
@@ -90,6 +92,7 @@ class Run:
     profiled: bool
     profile_outputs: tuple[Path, ...]
     on: str | None
+    program: str | None
 
     def files(self) -> dict[str, str]:
         """Return the file, or the label, of each input. Raises click.UsageError for other text."""
@@ -142,6 +145,8 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     package = workspace.package_of(settings.directory)
     label = label_of(target, package)
     files = run.files()
+    if run.program is not None and run.on is None:
+        raise click.UsageError("--program names a program of a bundle; expected --on, or the label of the program")
     if run.on is not None:
         return _run_there(workspace, settings.directory, label, run, flags)
     labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
@@ -186,6 +191,7 @@ def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flag
         run.warmup,
         run.profiled or bool(run.profile_outputs),
         run.profile_outputs,
+        run.program,
     )
 
     def write_pages(program: Path, profile: Path) -> None:

@@ -1,13 +1,13 @@
-"""Lay out a program with the parts of the runtime that it needs.
+"""Lay out programs with the parts of the runtime that they need.
 
-Inputs   pte, signature, optionally ptd   the program
-         delegation                       delegation.json; compiled parts may state the glibc that they need
-         kernels.<name>                   optional: kernel libraries, each a library and its description
-         runtime                          optional: the archive of runtime/archive.py; its runtime.json has each file's
-                                          needs
+Inputs   pte, signature   the programs, in the order of `programs`
+         ptd              optional: their weights outside them, one file for all
+         delegation       delegation.json of each; compiled parts may state the glibc that they need
+         kernels.<name>   optional: kernel libraries, each a library and its description
+         runtime          optional: the archive of runtime/archive.py; its runtime.json has each file's needs
 Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
 Params   name          the folder's name
-         program       the program's name, without .pte
+         programs      the programs' names, without .pte
          tar           true to pack the folder
          arch          the architecture that all its files must be for; null: that of modelbuild-run
          installed     without `runtime`: the module whose folder has the runtime's files
@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import Calls, LaidOut, calls_of, lay_out
 from modelbuild_rules.bundle.steps.runtime.kernels import kernel_files
 from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import (
@@ -44,10 +44,25 @@ if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import BundledFile, BundleManifest
     from modelbuild_rules.program.documents import CompiledPartition, DelegationDocument
 
-_RUN = """#!/bin/sh
+_RUN_ONE = """#!/bin/sh
 # Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help lists all options.
 {needs}here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 exec "$here/bin/modelbuild-run" "$here" "$@"
+"""
+
+_RUN_SEVERAL = """#!/bin/sh
+# Runs a program of this bundle: run.sh PROGRAM --input NAME=FILE.npy; run.sh PROGRAM --help lists all options.
+{needs}here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+case "${{1:-}}" in
+{names}) ;;
+*)
+    echo "error: expected a program first: {listed}" >&2
+    exit 2
+    ;;
+esac
+name=$1
+shift
+exec "$here/bin/modelbuild-run" "$here/$name" "$@"
 """
 
 
@@ -61,19 +76,24 @@ def run(step: Step) -> None:
 
 
 def _lay_out(step: Step, folder: Path) -> None:
-    name = step.params["program"]
-    program = folder / "program" / f"{name}.pte"
-    program.parent.mkdir()
-    shutil.copyfile(step.input("pte"), program)
-    shutil.copyfile(step.input("signature"), program.with_name(f"{name}.signature.json"))
+    names: Sequence[str] = step.params["programs"]
+    (folder / "program").mkdir()
+    programs = {name: folder / "program" / f"{name}.pte" for name in names}
+    for name, pte, signature in zip(names, step.inputs["pte"], step.inputs["signature"], strict=True):
+        shutil.copyfile(pte, programs[name])
+        shutil.copyfile(signature, folder / "program" / f"{name}.signature.json")
+    data = None
     if "ptd" in step.inputs:
-        shutil.copyfile(step.input("ptd"), program.with_name(f"{name}.ptd"))
-    delegation: DelegationDocument = json.loads(step.input("delegation").read_bytes())
-    parts = delegation["partitions"]
-    _check_capabilities(parts, step.params["capabilities"])
-    calls, runtime = calls_of(program), runtime_of(step)
+        # Runtimes load the .ptd of a program's name, or the only one beside it.
+        data = f"program/{names[0] if len(names) == 1 else 'weights'}.ptd"
+        shutil.copyfile(step.input("ptd"), folder / data)
+    delegations: list[DelegationDocument] = [json.loads(path.read_bytes()) for path in step.inputs["delegation"]]
+    for name, each in zip(names, delegations, strict=True):
+        _check_capabilities(each["partitions"], step.params["capabilities"], name if len(names) > 1 else "")
+    parts = [part for each in delegations for part in each["partitions"]]
+    calls, runtime = {name: calls_of(pte) for name, pte in programs.items()}, runtime_of(step)
     try:
-        laid_out = lay_out(runtime, calls, folder, step.params["arch"], kernel_files(step))
+        laid_out = lay_out(runtime, Calls.of(calls.values()), folder, step.params["arch"], kernel_files(step))
     except StepError as error:
         raise StepError(f"{step.params['place']}: {error}") from error
     needed = needed_libraries(parts)
@@ -81,15 +101,25 @@ def _lay_out(step: Step, folder: Path) -> None:
     places = with_places(needed, libraries)
     script = folder / "run.sh"
     missing = missing_text(places)
-    script.write_text(_RUN.format(needs=f"# {missing}.\n" if missing else ""))
+    script.write_text(_script(names, f"# {missing}.\n" if missing else ""))
     script.chmod(0o755)
     compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
     made = _manifest(folder, laid_out, [*compiled, *(each.glibc for each in laid_out.kernels), glibc])
+    made["programs"] = {
+        name: {"file": f"program/{name}.pte", "data": data, "backends": sorted(calls[name].backends)} for name in names
+    }
     made["libraries"] = libraries
     made["needs"]["libraries"] = places
     made["needs"]["missing"] = missing
     made["needs"]["compute_capabilities"] = _capabilities(parts)
     (folder / "manifest.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+
+
+def _script(names: Sequence[str], needs: str) -> str:
+    """Return run.sh. `needs`: a comment about the machine."""
+    if len(names) == 1:
+        return _RUN_ONE.format(needs=needs)
+    return _RUN_SEVERAL.format(needs=needs, names="|".join(names), listed=", ".join(names))
 
 
 def _capabilities(parts: Sequence[CompiledPartition]) -> list[str] | None:
@@ -100,13 +130,15 @@ def _capabilities(parts: Sequence[CompiledPartition]) -> list[str] | None:
     return [f"{number // 10}.{number % 10}" for number in sorted(set.intersection(*stated))]
 
 
-def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str] | None) -> None:
+def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str] | None, program: str) -> None:
+    """Raise StepError for a partition that the device cannot run. `program`: its name, '' for the only one."""
     for part in parts:
         found = [f"{number // 10}.{number % 10}" for number in part.get("about", {}).get("capabilities", ())]
         lacking = sorted(set(wanted or ()) - set(found)) if found else []
         if lacking:
+            of = f" of {program}" if program else ""
             raise StepError(
-                f"partition {part['id']} is compiled for compute capability {', '.join(found)}; expected"
+                f"partition {part['id']}{of} is compiled for compute capability {', '.join(found)}; expected"
                 f" {', '.join(lacking)} as well, which the bundle's device has"
             )
 
@@ -130,6 +162,7 @@ def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> Bundl
             "missing": None,
         },
         "libraries": {},
+        "programs": {},
         "versions": runtime.get("versions", {}),
         "files": {path.relative_to(folder).as_posix(): _facts(path) for path in files},
     }

@@ -36,12 +36,22 @@ class MissingBackend(StepError):
 
 @dataclass(frozen=True)
 class Calls:
-    """The backends and the kernels that a program's methods call, by name; `libraries` has the kernel library of each
-    kernel outside ExecuTorch's own."""
+    """The backends and the kernels that the methods of programs call, by name; `libraries` has the kernel library of
+    each kernel outside ExecuTorch's own."""
 
     backends: frozenset[str] = frozenset()
     operators: frozenset[str] = frozenset()
     libraries: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, programs: Iterable[Calls]) -> Calls:
+        """Return the calls of several programs together."""
+        several = list(programs)
+        return cls(
+            frozenset().union(*(each.backends for each in several)),
+            frozenset().union(*(each.operators for each in several)),
+            {operator: library for each in several for operator, library in each.libraries.items()},
+        )
 
 
 def calls_of(program: Path) -> Calls:

@@ -13,11 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import StepError
 from modelbuild_rules.program.steps.linking import flatbuffer, shared_constants, shared_state
-from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
+from modelbuild_rules.program.steps.linking.data_file import (
+    Entry,
+    manifest_entry,
+    segment_of,
+    u32,
+    u64,
+    with_header,
+    write_data,
+)
+from modelbuild_rules.program.steps.linking.manifest import KEY, seal, unsealed
 from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
 from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
@@ -28,10 +37,6 @@ if TYPE_CHECKING:
 
 _INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
 _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
-_PTD_HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
-
-Entry: TypeAlias = tuple[Named, Blob]
-"""An entry of named data, with the first blob that has the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +137,9 @@ def _write(
         raise StepError("external_weights is set, but the program has no weights")
     end = work / "pte"
     end.write_bytes(unsealed(manifest or {"version": 1}))
-    _write_pte(table, segments, [*inside, _manifest(KEY, end)], pte)
+    _write_pte(table, segments, [*inside, manifest_entry(KEY, end)], pte)
     if ptd is not None:
-        end = work / "ptd"
-        end.write_bytes(unsealed({"version": 1}))
-        key = key_beside(entry.key for entry, _ in outside)
-        _write_ptd([*outside, _manifest(key, end)], Segments(contents), ptd)
-
-
-def _manifest(key: str, path: Path) -> Entry:
-    return Named(key, path), Blob.file(path)
-
-
-def _segment(segments: Segments, entry: Named, blob: Blob) -> int:
-    # A manifest has its own segment, the last one.
-    return segments.add(KEY if entry.key.startswith(KEY) else "named", blob, entry.alignment)
+        write_data(outside, contents, ptd, work)
 
 
 def read_file(path: Path) -> tuple[Any, list[Blob]]:
@@ -230,44 +223,13 @@ def _split(entries: list[Entry], outside: bool) -> tuple[list[Entry], list[Entry
 
 def _write_pte(table: Any, segments: Segments, entries: Iterable[Entry], path: Path) -> None:
     table.namedData = [
-        flatbuffer.new("NamedData", key=entry.key, segmentIndex=_segment(segments, entry, blob))
+        flatbuffer.new("NamedData", key=entry.key, segmentIndex=segment_of(segments, entry, blob))
         for entry, blob in entries
     ]
     table.segments = [flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()]
     flat = flatbuffer.write_program(table)
     size = _PTE_HEADER + len(flat)
     base = aligned(size, ALIGNMENT)
-    header = _u32(_PTE_HEADER) + _u64(size) + _u64(base) + _u64(segments.size())
-    segments.write(path, _with_header(flat, b"eh00" + header, _PTE_HEADER), base)
+    header = u32(_PTE_HEADER) + u64(size) + u64(base) + u64(segments.size())
+    segments.write(path, with_header(flat, b"eh00" + header, _PTE_HEADER), base)
     seal(path)
-
-
-def _write_ptd(entries: Iterable[Entry], segments: Segments, path: Path) -> None:
-    named_data: list[flatbuffer.NamedSegment] = [
-        {
-            "key": entry.key,
-            "segment_index": _segment(segments, entry, blob),
-            "tensor_layout": entry.layout,
-        }
-        for entry, blob in entries
-    ]
-    extents: list[flatbuffer.Extent] = [{"offset": offset, "size": size} for offset, size in segments.extents()]
-    flat = flatbuffer.write_flat_tensor({"version": 0, "segments": extents, "named_data": named_data})
-    base = aligned(_PTD_HEADER + len(flat), ALIGNMENT)
-    header = _u32(40) + _u64(_PTD_HEADER) + _u64(len(flat)) + _u64(base) + _u64(segments.size())
-    segments.write(path, _with_header(flat, b"FH01" + header, _PTD_HEADER), base)
-    seal(path)
-
-
-def _with_header(flat: bytes, header: bytes, length: int) -> bytes:
-    """Return the flatbuffer with a header after its root offset and identifier."""
-    root = int.from_bytes(flat[:4], "little") + length
-    return _u32(root) + flat[4:8] + header.ljust(length, b"\0") + flat[8:]
-
-
-def _u32(value: int) -> bytes:
-    return value.to_bytes(4, "little")
-
-
-def _u64(value: int) -> bytes:
-    return value.to_bytes(8, "little")
