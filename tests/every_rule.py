@@ -185,6 +185,12 @@ PACKAGE: dict[str, Any] = {
     ],
     "quantized_model": [
         {"name": "quantized", "model": ":archived", "recipe": ":recipe", "calibration": ":archives"},
+        {
+            "name": "quantized_methods",
+            "model": ":with_methods",
+            "recipe": ":recipe",
+            "calibrations": {"encode": ":archives"},
+        },
     ],
     "kernel_library": [
         {
@@ -245,7 +251,13 @@ PACKAGE: dict[str, Any] = {
             "device_io": False,
         },
         {"name": "all_methods", "model": ":with_methods", "stack": ":small", "device": ":cpu"},
-        {"name": "several", "methods": {"one": ":model", "two": ":model"}, "stack": ":small", "device": ":cpu"},
+        {
+            "name": "several",
+            "methods": {"one": ":model", "two": ":model"},
+            "stack": ":small",
+            "stacks": {"two": ":small"},
+            "device": ":cpu",
+        },
         {"name": "parted", "model": ":model", "stack": ":small", "device": ":gpu", "engines": {"m": ":engine"}},
         {
             "name": "program",
@@ -279,7 +291,8 @@ PACKAGE: dict[str, Any] = {
             "tar": True,
             "device": ":cpu",
             "libraries": [_LIBRARY],
-        }
+        },
+        {"name": "both", "programs": {"one": ":program", "two": ":several"}, "runtime": "runtime.tar"},
     ],
     "pte_test": [
         {

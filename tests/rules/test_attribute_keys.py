@@ -101,6 +101,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
     "quantized_model": {
         "quantized": {"model": ":model", "recipe": ":recipe", "calibration": ":data"},
         "on_archives": {"model": ":model", "recipe": ":recipe", "calibration": ":archived"},
+        "of_methods": {"model": ":several_model", "recipe": ":recipe", "calibrations": {"encode": ":archived"}},
         "dynamic": {"model": ":model", "recipe": ":dynamic_recipe"},
         "int4": {"model": ":model", "recipe": ":int4_recipe"},
         "for_cuda": {"model": ":model", "recipe": ":cuda_recipe"},
@@ -144,6 +145,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "bundle": {"program": ":xnnpack", "runtime": "runtime.tar"},
         "cuda_bundle": {"program": ":cuda", "runtime": "runtime.tar"},
         "own_bundle": {"program": ":own", "runtime": "runtime.tar"},
+        "several_bundle": {"programs": {"one": ":methods"}, "runtime": "runtime.tar"},
     },
 }
 
@@ -186,7 +188,8 @@ def quantized(name: str, value: Any, changed: str) -> Row:
     return Row(("quantized_model", "quantized", name), value, set(changed.split()))
 
 
-OBSERVED = {f"{name}#{step}" for name in ("quantized", "on_archives") for step in ("calibrate", "convert")}
+CONVERTED = {"quantized#convert", "on_archives#convert", "of_methods#convert:encode"}
+OBSERVED = CONVERTED | {each.replace("convert", "calibrate") for each in CONVERTED}
 COMPILE_STEPS = "kernels#kernels:kernels own#kernels:kernels"
 PYTHON_STEPS = "kernels#operators kernels_model#export own#partition"
 
@@ -309,6 +312,11 @@ ROWS: Mapping[str, Row | None] = {
         {"methods#partition:encode", "methods#check:encode", "methods#emit"},
     ),
     "pte_program.stack": Row(("pte_program", "xnnpack", "stack"), ":other_stack", {"xnnpack#partition"}),
+    "pte_program.stacks": Row(
+        ("pte_program", "methods", "stacks"),
+        {"encode": ":own_stack"},
+        {"methods#partition:encode", "methods#check:encode"},
+    ),
     "pte_program.device": Row(
         ("pte_program", "tensorrt", "device"), ":other_device", {"tensorrt#compile:p0", "tensorrt#emit"}
     ),
@@ -430,7 +438,9 @@ ROWS: Mapping[str, Row | None] = {
     "kernel_library.headers": kernels("headers", ["scale.hpp"], COMPILE_STEPS),
     "kernel_library.requires": kernels("requires", ["click"], PYTHON_STEPS),
     "dataset.files": dataset("data", "files", {"x": ["example.npy"], "y": ["data.npy"]}, "quantized#calibrate"),
-    "dataset.archives": dataset("archived", "archives", ["one.npz", "two.npz"], "on_archives#calibrate"),
+    "dataset.archives": dataset(
+        "archived", "archives", ["one.npz", "two.npz"], "on_archives#calibrate of_methods#calibrate:encode"
+    ),
     **{
         f"dataset.{name}": dataset("generated", name, value, "generated#generate")
         for name, value in {
@@ -458,7 +468,7 @@ ROWS: Mapping[str, Row | None] = {
             ("observer", "recipe", "min_max", OBSERVED),
             ("weights", "dynamic_recipe", "int4", {"dynamic#convert"}),
             # How weights are scaled decides no range of an activation.
-            ("per_channel", "recipe", False, {"quantized#convert", "on_archives#convert"}),
+            ("per_channel", "recipe", False, CONVERTED),
             ("group_size", "int4_recipe", 32, {"int4#convert"}),
             ("operators", "recipe", ["aten.linear.default"], OBSERVED),
             ("modules", "recipe", ["head"], OBSERVED),
@@ -494,7 +504,13 @@ ROWS: Mapping[str, Row | None] = {
     ),
     "quantized_model.recipe": Row(("quantized_model", "dynamic", "recipe"), ":int4_recipe", {"dynamic#convert"}),
     "quantized_model.calibration": quantized("calibration", ":archived", "quantized#calibrate"),
+    "quantized_model.calibrations": Row(
+        ("quantized_model", "of_methods", "calibrations"), {"encode": ":data"}, {"of_methods#calibrate:encode"}
+    ),
     "runtime_bundle.program": Row(("runtime_bundle", "bundle", "program"), ":cuda", {"bundle#bundle"}),
+    "runtime_bundle.programs": Row(
+        ("runtime_bundle", "several_bundle", "programs"), {"two": ":methods"}, {"several_bundle#bundle"}
+    ),
     "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
     "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),
     "runtime_bundle.tar": Row(("runtime_bundle", "bundle", "tar"), True, {"bundle#bundle"}),

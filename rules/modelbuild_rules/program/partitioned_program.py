@@ -75,15 +75,17 @@ class DeviceBackend:
 class PartitionedMethod:
     """A method whose partitions are neither compiled nor linked.
 
-    name     its name; '' for the only method of a program with an attribute `model`
-    model    the model that was lowered
-    lowered  the outputs of the partition step
-    module   the number of its module; methods with the same number share their state
+    name      its name; '' for the only method of a program with an attribute `model`
+    model     the model that was lowered
+    lowered   the outputs of the partition step
+    backends  those of its stack, in the stack's order
+    module    the number of its module; methods with the same number share their state
     """
 
     name: str
     model: ExportedModel
     lowered: Mapping[str, DerivedArtifact]
+    backends: tuple[DeviceBackend, ...]
     module: int = 0
 
     def id(self, partition: str) -> str:
@@ -97,7 +99,6 @@ class PartitionedProgram:
 
     name      the name of the .pte
     methods   its methods, in the order of their names
-    backends  those of the stack, in its order
     device    the device's facts
     external  true if weights are outside the .pte
     sidecars  additional outputs
@@ -105,7 +106,6 @@ class PartitionedProgram:
 
     name: str
     methods: tuple[PartitionedMethod, ...]
-    backends: tuple[DeviceBackend, ...]
     device: DeviceFacts
     external: bool
     sidecars: tuple[Sidecar, ...]
@@ -190,4 +190,4 @@ class PartitionedProgram:
         partition = DerivedArtifact(folder.action, folder.output, planned["id"])
         error_text = source_places.of_partition(method.model, method.lowered["report"], planned["id"])
         named: PlannedPartition = {**planned, "id": method.id(planned["id"])}
-        return self.backends[planned["entry"]].compile(ctx, named, partition, error_text)
+        return method.backends[planned["entry"]].compile(ctx, named, partition, error_text)

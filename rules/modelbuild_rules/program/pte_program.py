@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -24,6 +24,7 @@ from modelbuild.api import (
     Resources,
     rule,
 )
+from modelbuild.errors import did_you_mean
 from modelbuild_rules.backends.backend import DeviceFacts
 from modelbuild_rules.cpp.target import cpp_runtime, target_of
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
@@ -76,7 +77,11 @@ class PteProgramAttrs(Attrs):
     once."""
 
     stack: Annotated[Dep, LabelOf(BackendStack)] | None = None
-    """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
+    """The backends: a `backend_stack`. Required unless the model was compiled elsewhere, or `stacks` has one for each
+    method."""
+
+    stacks: dict[MethodName, Annotated[Dep, LabelOf(BackendStack)]] = Field(default_factory=dict)
+    """The backends of methods that have others than `stack`: a `backend_stack`, by the method's name."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
     """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
@@ -102,39 +107,36 @@ stack = ":xnnpack"
 @rule(attrs=PteProgramAttrs, example=EXAMPLE, toolchain_from=("stack", "model"))
 def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     models, parts = _models(ctx)
-    stack = (*parts, *_stack(ctx, needed=not parts or bool(ctx.attrs.engines)))
-    needs_device = any(entry.backend.device for entry in stack)
+    stacks = _stacks(ctx, models, parts)
+    entries = [entry for stack in stacks.values() for entry in stack]
+    needs_device = any(entry.backend.device for entry in entries)
     device = ctx.device(DeviceTarget) if needs_device or ctx.device_label is not None else None
     facts = cast("DeviceFacts", asdict(device)) if device else DeviceFacts()
-    for entry in stack:
-        problem = entry.backend.problem(entry.attributes, facts)
-        if problem and entry in parts:
-            place = ("engines", entry.attributes["part"]) if ctx.attrs.engines else "model"
-            raise ctx.error(place, f"{problem} (device {ctx.device_label})")
-        if problem:
-            raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
     for name, model in models.items():
-        if problem := unfit(model, stack):
-            label = ctx.attrs.methods.get(name, ctx.attrs.model)
-            raise ctx.error("stack", f"{problem}; expected a stack for the recipe of {label}")
+        _check_stack(ctx, name, model, stacks[name], parts, facts)
     if ctx.attrs.device_io and not needs_device:
-        raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
-    # A part that was compiled elsewhere does not run here.
-    run = any(entry.backend.examples for entry in stack) and not parts
+        raise ctx.error("device_io", f"no backend of {ctx.attrs.stack or 'the stacks'} runs on a GPU")
     external = ctx.attrs.external_weights
     modules = _modules(ctx, list(models))
     shares = len(set(modules.values())) < len(modules)
+    libraries = tuple(dict.fromkeys(each for model in models.values() for each in model.kernels))
+    backends, kernels = _for_device(ctx, stacks, facts, libraries)
+    # A part that was compiled elsewhere does not run here.
+    runs = {name: any(entry.backend.examples for entry in stack) and not parts for name, stack in stacks.items()}
     methods = tuple(
-        PartitionedMethod(name, model, _partition(ctx, name, model, stack, facts, (run, shares)), modules[name])
+        PartitionedMethod(
+            name,
+            model,
+            _partition(ctx, name, model, stacks[name], facts, (runs[name], shares)),
+            backends[name],
+            modules[name],
+        )
         for name, model in models.items()
     )
-    checked = tuple(_check(ctx, name, model, stack, facts) for name, model in models.items())
-    libraries = tuple(dict.fromkeys(each for model in models.values() for each in model.kernels))
-    backends, kernels = _for_device(ctx, stack, facts, libraries)
-    sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
-    partitioned = PartitionedProgram(ctx.label.name, methods, backends, facts, external, sidecars)
+    checked = tuple(_check(ctx, name, model, stacks[name], facts) for name, model in models.items())
+    sidecars = tuple(dict.fromkeys(each for entry in entries if (each := entry.backend.sidecar(entry.attributes))))
+    partitioned = PartitionedProgram(ctx.label.name, methods, facts, external, sidecars)
     promised = ctx.expand(reads=partitioned.plan(ctx), promises=partitioned.outputs, then=partitioned.compile_and_link)
-    compiling = [tool for entry in stack for tool in entry.backend.compile_tools(entry.attributes)]
     program = Program(
         promised["pte"],
         promised.get("ptd"),
@@ -147,9 +149,12 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
                 if parts
                 else Lowering(
                     each.model,
-                    tuple(backend.lowered() for backend in backends),
-                    tuple(backend.prerequisites for backend in backends),
-                    (*_partition_tools(each.model, stack, run), *compiling),
+                    tuple(backend.lowered() for backend in each.backends),
+                    tuple(backend.prerequisites for backend in each.backends),
+                    (
+                        *_partition_tools(each.model, stacks[each.name], runs[each.name]),
+                        *(tool for one in stacks[each.name] for tool in one.backend.compile_tools(one.attributes)),
+                    ),
                 ),
             )
             for each in methods
@@ -161,6 +166,30 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     files += [file for each in kernels for file in (each.library, each.description)]
     contents = program_contents(f"{ctx.label.name}.pte", program.delegation)
     return program, Files(tuple(files)), Check(checked), contents
+
+
+def _check_stack(
+    ctx: Context[PteProgramAttrs],
+    name: str,
+    model: ExportedModel,
+    stack: Sequence[StackEntry],
+    parts: Sequence[StackEntry],
+    facts: DeviceFacts,
+) -> None:
+    """Raise LoadingError for a method's stack that does not fit the device, or the model's recipe."""
+    attrs = ctx.attrs
+    place: str | tuple[str, str] = ("stacks", name) if name in attrs.stacks else "stack"
+    for entry in stack:
+        problem = entry.backend.problem(entry.attributes, facts)
+        if problem and entry in parts:
+            of = ("engines", entry.attributes["part"]) if attrs.engines else "model"
+            raise ctx.error(of, f"{problem} (device {ctx.device_label})")
+        if problem:
+            label = attrs.stacks.get(name, attrs.stack)
+            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {label})")
+    if problem := unfit(model, stack):
+        label = attrs.methods.get(name, attrs.model)
+        raise ctx.error(place, f"{problem}; expected a stack for the recipe of {label}")
 
 
 def _partition(
@@ -245,7 +274,8 @@ def _named(action: str, method: str) -> str:
 
 def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
     model = ctx.attrs.methods.get(method) or (f"{method} of {ctx.attrs.model}" if method else ctx.attrs.model)
-    return f"{action} {model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else "")
+    stack = ctx.attrs.stacks.get(method, ctx.attrs.stack)
+    return f"{action} {model}" + (f" with {stack}" if stack else "")
 
 
 def _partition_tools(model: ExportedModel, stack: tuple[StackEntry, ...], run: bool) -> tuple[str, ...]:
@@ -321,27 +351,46 @@ def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedModel, tu
     return model, tuple(replace(each, attributes={**each.attributes, "part": name}) for name, each in backends)
 
 
-def _stack(ctx: Context[PteProgramAttrs], needed: bool) -> tuple[StackEntry, ...]:
-    if ctx.attrs.stack is not None:
-        return ctx.provider(ctx.attrs.stack, BackendStack).backends
-    if needed:
-        raise ctx.error("stack", "no backends are given; expected 'stack', the label of a backend_stack")
-    return ()
+def _stacks(
+    ctx: Context[PteProgramAttrs], methods: Iterable[str], parts: tuple[StackEntry, ...]
+) -> dict[str, tuple[StackEntry, ...]]:
+    """Return the backends of each method."""
+    attrs = ctx.attrs
+    own = {name: ctx.provider(label, BackendStack).backends for name, label in attrs.stacks.items()}
+    names = list(methods)
+    for name in own:
+        if name not in names:
+            known = [each for each in names if each]
+            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "; expected 'stack'")
+            raise ctx.error(("stacks", name), f"the program has no method '{name}'{hint}")
+    common = () if attrs.stack is None else ctx.provider(attrs.stack, BackendStack).backends
+    if (
+        attrs.stack is None
+        and (not parts or attrs.engines)
+        and (lacking := [name for name in names if name not in own])
+    ):
+        of = f" of '{lacking[0]}'" if own else ""
+        raise ctx.error("stack", f"no backends{of} are given; expected 'stack', the label of a backend_stack")
+    return {name: (*parts, *own.get(name, common)) for name in names}
 
 
 def _for_device(
     ctx: Context[PteProgramAttrs],
-    stack: tuple[StackEntry, ...],
+    stacks: Mapping[str, tuple[StackEntry, ...]],
     facts: DeviceFacts,
     kernels: tuple[KernelLibrary, ...],
-) -> tuple[tuple[DeviceBackend, ...], tuple[CompiledKernels, ...]]:
-    """Return the stack's backends and the kernel libraries for the device. Equal prerequisites are shared."""
+) -> tuple[dict[str, tuple[DeviceBackend, ...]], tuple[CompiledKernels, ...]]:
+    """Return the backends of each method and the kernel libraries for the device. Equal prerequisites are shared."""
     target = _target(facts)
-    needed = [entry.backend.prerequisite(entry.attributes, facts) for entry in stack]
+    needed = [entry.backend.prerequisite(entry.attributes, facts) for stack in stacks.values() for entry in stack]
     made = prerequisites.declare(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
-    backends = [DeviceBackend(entry, facts, {**each, **entry.files}) for each, entry in zip(made, stack, strict=False)]
+    found = iter(made)
+    backends = {
+        name: tuple(DeviceBackend(entry, facts, {**next(found), **entry.files}) for entry in stack)
+        for name, stack in stacks.items()
+    }
     compiled = [compile_kernels(ctx, each, target, made[-1]["runtime"]) for each in kernels]
-    return tuple(backends), tuple(compiled)
+    return backends, tuple(compiled)
 
 
 def _target(facts: DeviceFacts) -> str:
