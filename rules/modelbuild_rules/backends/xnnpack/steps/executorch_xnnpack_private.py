@@ -17,6 +17,7 @@ PRIVATE = (
     # Called or overridden (partitioning.py, compile.py).
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
     "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
+    "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.generate_partitions",
     "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.get_matched_nodes_from_configs",
     "executorch.backends.xnnpack.utils.quant_utils:IS_IMPLICIT_Q_DQ_TAG",
     "executorch.backends.xnnpack.utils.quant_utils:is_dequant",

@@ -24,6 +24,7 @@ from executorch.exir.backend.utils import WhyNoPartition
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 _PRECISIONS = {
@@ -65,7 +66,8 @@ _CONSTRAINTS = {
 
 
 class _Partitioner(XnnpackPartitioner):
-    """XnnpackPartitioner that respects exclude_ops, the enabled precisions for matrix products, and more constraints.
+    """XnnpackPartitioner that respects exclude_ops, the enabled precisions for matrix products, and more constraints,
+    and whose partitions do not depend on each other.
 
     Upstream's takes a linear layer or convolution regardless of the enabled precisions, and fuses an activation into it
     even if the activation has no configuration.
@@ -108,6 +110,10 @@ class _Partitioner(XnnpackPartitioner):
             elif allowed:
                 groups.append(allowed)
         return groups
+
+    def generate_partitions(self, ep: Any) -> list[Any]:
+        found = super().generate_partitions(ep)
+        return without_cycles(ep.graph, found, self.get_matched_nodes_from_configs(ep))
 
     def excludes(self, node: Any) -> bool:
         return node.op == "call_function" and format_target_name(node.target.__name__) in self.excluded
