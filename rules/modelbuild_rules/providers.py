@@ -138,8 +138,8 @@ class ModelMethod:
 class ModelMethods(Provider):
     """A module with several methods, each a model with inputs of its own, by name."""
 
-    made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
-    phrase: ClassVar[str] = "a torch_model with methods, which only pte_program and pte_test take"
+    made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
+    phrase: ClassVar[str] = "a model with methods, which only pte_program, pte_test and quantized_model take"
 
     methods: Mapping[str, ModelMethod]
 

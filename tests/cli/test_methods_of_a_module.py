@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,12 @@ methods = { embed = ":net" }
 stack = ":stack"
 """
 
+BUNDLE = """
+[[runtime_bundle]]
+name = "bundle"
+program = ":net"
+"""
+
 QUANTIZED = """
 [[quantization_recipe]]
 name = "int8"
@@ -67,7 +74,29 @@ quantizers = [{ type = "xnnpack", mode = "dynamic" }]
 name = "quantized"
 model = ":net"
 recipe = ":int8"
+
+[[backend_stack]]
+name = "only_linears"
+backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, { type = "portable" }]
+
+[[pte_program]]
+name = "int8_program"
+model = ":quantized"
+stack = ":stack"
+stacks = { classify = ":only_linears" }
+
+[[pte_test]]
+name = "int8_{method}_test"
+matrix = { method = ["classify", "embed"] }
+program = ":int8_program"
+method = "{method}"
+model = ":quantized"
+inputs = [{ name = "noise", generator = { seed = 1 } }]
+tolerance = { abs = 0.05 }
 """
+
+STATIC = QUANTIZED.replace(', mode = "dynamic"', "").replace(', precisions = ["dynamic_quant"]', "")
+CALIBRATIONS = 'recipe = ":int8"\ncalibrations = {'
 
 TESTS = """
 [[pte_test]]
@@ -125,6 +154,23 @@ def test_a_test_compares_each_method_with_the_module(module: Any) -> None:
     assert (ended.code, ended.out.count("PASSED")) == (0, 2), ended.err
 
 
+def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_stack(module: Any) -> None:
+    module.edit("BUILD.toml", BUILD, BUILD + QUANTIZED)
+    module.build("//:int8_program")
+    ended = module.run("test", "//:int8_classify_test", "//:int8_embed_test")
+    assert (ended.code, ended.out.count("PASSED")) == (0, 2), ended.err
+    delegation = json.loads((module.root / "modelbuild-out/default/int8_program/delegation.json").read_text())
+    (product,) = [each for each in delegation["nodes"] if each["op"].startswith("aten.mul")]
+    assert (product["method"], product["backend"]) == ("classify", "portable")
+    assert {each["id"].partition(".")[0] for each in delegation["partitions"]} == {"classify", "embed"}
+
+    # A change of one method quantizes this method alone.
+    module.edit("BUILD.toml", "max = 4", "max = 5")
+    ran = module.ran("//:int8_program")
+    assert {each for each in ran if each.startswith("//:quantized")} == {"//:quantized#convert:embed"}
+    assert not [each for each in ran if "classify" in each]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -145,12 +191,52 @@ def test_a_test_compares_each_method_with_the_module(module: Any) -> None:
         ),
         (
             BUILD,
-            BUILD + QUANTIZED,
-            "':net' is a torch_model with methods, which only pte_program and pte_test take; expected a target of",
+            BUILD + BUNDLE,
+            "':net' is a model with methods, which only pte_program, pte_test and quantized_model take; expected",
+        ),
+        (
+            BUILD,
+            BUILD + STATIC,
+            "':int8' observes the ranges of activations; expected 'calibrations' with a dataset of 'classify'",
+        ),
+        (
+            BUILD,
+            BUILD + STATIC.replace('recipe = ":int8"', CALIBRATIONS + ' embod = ":net" }'),
+            "BUILD.toml:38:18: ':net' has no method 'embod'; did you mean 'embed'?",
+        ),
+        (
+            BUILD,
+            BUILD + QUANTIZED.replace("{ classify = ", "{ classif = "),
+            "the program has no method 'classif'; did you mean 'classify'?",
+        ),
+        (
+            BUILD,
+            BUILD + QUANTIZED.replace('stack = ":stack"\nstacks', "stacks"),
+            "no backends of 'embed' are given; expected 'stack', the label of a backend_stack",
+        ),
+        (
+            BUILD,
+            BUILD + QUANTIZED.replace('["dynamic_quant"]', '["fp32"]'),
+            "its recipe has dynamic ranges, and 'dynamic_quant' is not among the precisions of xnnpack",
         ),
         ("methods.classify", '"methods"."a b"', "'a b' is not the name of a method; expected letters"),
     ],
-    ids=["unknown", "beside", "bounds", "call", "dimension", "archive", "engines", "quantized", "name"],
+    ids=[
+        "unknown",
+        "beside",
+        "bounds",
+        "call",
+        "dimension",
+        "archive",
+        "engines",
+        "bundle",
+        "data",
+        "label",
+        "stacks",
+        "stack",
+        "unfit",
+        "name",
+    ],
 )
 def test_a_mistake_is_one_line(module: Any, old: str, new: str, message: str) -> None:
     module.edit("BUILD.toml", old, new)

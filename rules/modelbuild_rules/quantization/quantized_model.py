@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from pydantic import Field
+
 from modelbuild.api import (
     Artifact,
     Attrs,
@@ -21,8 +23,17 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.model.contents import model_contents
-from modelbuild_rules.providers import Dataset, EagerModel, ExportedModel, QuantizationRecipe
+from modelbuild_rules.model.contents import contents_of_methods
+from modelbuild_rules.model.inputs import MethodName
+from modelbuild_rules.model.methods import methods_of
+from modelbuild_rules.providers import (
+    Dataset,
+    EagerModel,
+    ExportedModel,
+    ModelMethod,
+    ModelMethods,
+    QuantizationRecipe,
+)
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.quantization.sensitivity import SensitivityActions
 
@@ -38,8 +49,8 @@ _PRELOAD = ("torch", "executorch.exir")
 class QuantizedModelAttrs(Attrs):
     """A model, quantized after training by a recipe."""
 
-    model: Annotated[Dep, LabelOf(ExportedModel)]
-    """The model in floating point: a `torch_model`."""
+    model: Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]
+    """The model in floating point: a `torch_model`. Of one with `methods`, each is quantized."""
 
     recipe: Annotated[Dep, LabelOf(QuantizationRecipe)]
     """The `quantization_recipe`."""
@@ -47,6 +58,10 @@ class QuantizedModelAttrs(Attrs):
     calibration: Annotated[Dep, LabelOf(Dataset)] | None = None
     """A `dataset` of typical inputs, on which the ranges of activations are observed. Required for a recipe with static
     ranges; others do not read it."""
+
+    calibrations: dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] = Field(default_factory=dict)
+    """In place of `calibration`, for a model with `methods`: the `dataset` of each, by the method's name. A sample
+    starts with the initial values of buffers that the method changes."""
 
 
 EXAMPLE = """
@@ -61,109 +76,174 @@ calibration = ":photos"
 @rule(attrs=QuantizedModelAttrs, example=EXAMPLE)
 def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
-    model = ctx.provider(attrs.model, ExportedModel)
+    methods = methods_of(ctx, attrs.model)
+    models = {name: methods[name].exported for name in sorted(methods)} or {
+        "": ctx.provider(attrs.model, ExportedModel)
+    }
     recipe = ctx.provider(attrs.recipe, QuantizationRecipe)
-    if model.quantizers:
+    _check_model(ctx, models)
+    data = {name: _calibration(ctx, name, recipe) for name in models}
+    made = {name: _Quantization(ctx, name, model, recipe, data[name]) for name, model in models.items()}
+    quantized = {name: each.quantized() for name, each in made.items()}
+    license = next((each.license for each in ctx.providers(attrs.model) if isinstance(each, Origin)), "")
+    used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
+    contents = contents_of_methods(ctx.label.name, license, quantized, tuple(used))
+    files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
+    if methods:
+        eager = {name: _eager(methods[name].eager, each) for name, each in quantized.items()}
+        return ModelMethods({name: ModelMethod(quantized[name], eager[name]) for name in quantized}), files, contents
+    given = [each for each in ctx.providers(attrs.model) if isinstance(each, EagerModel)]
+    return quantized[""], *(_eager(each, quantized[""]) for each in given), files, contents, made[""].sensitivity()
+
+
+def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedModel]) -> None:
+    """Raise LoadingError for a model that cannot be quantized."""
+    attrs = ctx.attrs
+    if any(each.quantizers for each in models.values()):
         raise ctx.error("model", f"'{attrs.model}' is quantized already; expected a model in floating point")
-    if model.kernels:
+    if any(each.kernels for each in models.values()):
         message = f"'{attrs.model}' calls operators of a kernel_library, which cannot be quantized"
         raise ctx.error("model", f"{message}; expected a model without 'kernels'")
-    program = {"program": model.program, "weights": model.weights, "modules": _modules(ctx, model)}
-    observed = _observed(ctx, model, recipe, program)
-    made = ctx.action(
-        "convert",
-        step="convert",
-        inputs={**program, "examples": model.examples, **({"observed": observed} if observed else {})},
-        outputs=[
-            Output("program", "program", "tree"),
-            Output("weights", "weights", "tree"),
-            Output("origins", "origins.json"),
-        ],
-        params=_params(recipe, calibrates=False),
-        tools=_tools(recipe),
-        plugins=_plugins(recipe),
-        preload=_PRELOAD,
-        resources=Resources(memory=2 << 30),
-        description=f"quantize {attrs.model} by {attrs.recipe}",
-    )
-    debug = ctx.action(
-        "places",
-        step="places",
-        inputs={"origins": made["origins"], "debug": model.debug},
-        outputs=[Output("debug", "debug.json")],
-        description=f"find the places of {ctx.label.name}",
-    )["debug"]
-    quantized = replace(
-        model, program=made["program"], weights=made["weights"], debug=debug, quantizers=recipe.quantizers
-    )
-    license = next((each.license for each in ctx.providers(attrs.model) if isinstance(each, Origin)), "")
-    data = () if attrs.calibration is None else ctx.provider(attrs.calibration, Dataset).sources
-    contents = model_contents(ctx.label.name, license, quantized, data)
-    files = Files((quantized.signature, quantized.debug))
-    return quantized, *_eager(ctx, quantized), files, contents, _sensitivity(ctx, model, recipe, program)
+    several = [name for name in models if name]
+    for name in attrs.calibrations:
+        if name not in several:
+            hint = did_you_mean(name, several) or (f"; expected {', '.join(several)}" if several else "")
+            expected = hint or "; expected 'calibration'"
+            raise ctx.error(("calibrations", name), f"'{attrs.model}' has no method '{name}'{expected}")
+    if several and attrs.calibration is not None:
+        raise ctx.error("calibration", f"'{attrs.model}' has methods; expected 'calibrations', with a dataset of each")
 
 
-def _modules(ctx: Context[QuantizedModelAttrs], model: ExportedModel) -> Artifact:
-    """Declare the action that lists the module of each node. It reads source lines, and its output has none, so a
-    comment in the model's source calibrates nothing again."""
-    return ctx.action(
-        "modules",
-        step="modules",
-        inputs={"debug": model.debug},
-        outputs=[Output("modules", "modules.json")],
-        description=f"list the modules of {ctx.attrs.model}",
-    )["modules"]
+def _calibration(ctx: Context[QuantizedModelAttrs], method: str, recipe: QuantizationRecipe) -> Dataset | None:
+    """Return the data of a method. Raises LoadingError if there is none for a recipe that needs data."""
+    attrs = ctx.attrs
+    label = attrs.calibrations.get(method, attrs.calibration)
+    if label is not None:
+        return ctx.provider(label, Dataset)
+    if any(each.quantizer.needs_data(each.attributes) for each in recipe.quantizers):
+        expected = f"'calibrations' with a dataset of '{method}'" if method else "'calibration', a dataset"
+        raise ctx.error("recipe", f"'{attrs.recipe}' observes the ranges of activations; expected {expected}")
+    return None
 
 
-def _observed(
-    ctx: Context[QuantizedModelAttrs],
-    model: ExportedModel,
-    recipe: QuantizationRecipe,
-    program: Mapping[str, Artifact],
-) -> Artifact | None:
-    """Declare the calibration, and return the observed ranges; None for a recipe that needs no data."""
-    if not any(each.quantizer.needs_data(each.attributes) for each in recipe.quantizers):
-        return None
-    if ctx.attrs.calibration is None:
-        message = f"'{ctx.attrs.recipe}' observes the ranges of activations; expected 'calibration', a dataset"
-        raise ctx.error("recipe", message)
-    data = ctx.provider(ctx.attrs.calibration, Dataset)
-    for name in model.inputs or () if data.files else ():
-        if name not in data.files:
-            hint = did_you_mean(name, data.files) or f"; it has {', '.join(data.files)}"
-            raise ctx.error("calibration", f"'{ctx.attrs.calibration}' has no files of the input '{name}'{hint}")
-    return ctx.action(
-        "calibrate",
-        step="calibrate",
-        inputs={**program, "signature": model.signature, **sample_inputs(data)},
-        outputs=[Output("observed", "observed.safetensors")],
-        params=_params(recipe, calibrates=True),
-        tools=(*_tools(recipe), *_READERS),
-        plugins=_plugins(recipe),
-        preload=_PRELOAD,
-        resources=Resources(memory=2 << 30),
-        description=f"calibrate {ctx.attrs.model} on {ctx.attrs.calibration}",
-    )["observed"]
+def _eager(given: EagerModel, quantized: ExportedModel) -> EagerModel:
+    """Return a quantized model in eager PyTorch."""
+    inputs = {"exported.program": (quantized.program,), "exported.weights": (quantized.weights,), "srcs": ()}
+    own: dict[str, Any] = {"entry": None, "kwargs": {}, "prepare": None, "weights": [], "call": None}
+    params = cast("ModelParams", {**given.params, **own})
+    return EagerModel(inputs, params, (*given.tools, "torchao"))
 
 
-def _sensitivity(
-    ctx: Context[QuantizedModelAttrs],
-    model: ExportedModel,
-    recipe: QuantizationRecipe,
-    program: Mapping[str, Artifact],
-) -> Sensitivity:
-    """Declare the report about the error of each layer."""
-    data = None if ctx.attrs.calibration is None else ctx.provider(ctx.attrs.calibration, Dataset)
-    actions = SensitivityActions(
-        program=program,
-        samples={"examples": model.examples} if data is None else sample_inputs(data),
-        signature=model.signature,
-        quantizers=_params(recipe, calibrates=False)["quantizers"],
-        tools=(*_tools(recipe), *_READERS),
-        plugins=_plugins(recipe),
-        model=str(ctx.attrs.model),
-    )
-    return Sensitivity(actions.declare(ctx))
+class _Quantization:
+    """The actions that quantize a model, or a method of one; its name is '' for a model with `forward` alone."""
+
+    def __init__(
+        self,
+        ctx: Context[QuantizedModelAttrs],
+        method: str,
+        model: ExportedModel,
+        recipe: QuantizationRecipe,
+        data: Dataset | None,
+    ) -> None:
+        self._ctx, self._method, self._model, self._recipe, self._data = ctx, method, model, recipe, data
+        self._of = f"{method} of {ctx.attrs.model}" if method else str(ctx.attrs.model)
+        self._program = {"program": model.program, "weights": model.weights, "modules": self._modules()}
+
+    def _named(self, action: str) -> str:
+        return f"{action}:{self._method}" if self._method else ""
+
+    def quantized(self) -> ExportedModel:
+        """Return the quantized model."""
+        observed = self._observed()
+        made = self._ctx.action(
+            "convert",
+            name=self._named("convert"),
+            step="convert",
+            inputs={
+                **self._program,
+                "examples": self._model.examples,
+                **({"observed": observed} if observed else {}),
+            },
+            outputs=[
+                Output("program", "program", "tree"),
+                Output("weights", "weights", "tree"),
+                Output("origins", "origins.json"),
+            ],
+            params=_params(self._recipe, calibrates=False),
+            tools=_tools(self._recipe),
+            plugins=_plugins(self._recipe),
+            preload=_PRELOAD,
+            resources=Resources(memory=2 << 30),
+            description=f"quantize {self._of} by {self._ctx.attrs.recipe}",
+        )
+        debug = self._ctx.action(
+            "places",
+            name=self._named("places"),
+            step="places",
+            inputs={"origins": made["origins"], "debug": self._model.debug},
+            outputs=[Output("debug", f"{self._method}.debug.json" if self._method else "debug.json")],
+            description=f"find the places of {self._ctx.label.name}",
+        )["debug"]
+        return replace(
+            self._model,
+            program=made["program"],
+            weights=made["weights"],
+            debug=debug,
+            quantizers=self._recipe.quantizers,
+        )
+
+    def _modules(self) -> Artifact:
+        """Declare the action that lists the module of each node. It reads source lines, and its output has none, so a
+        comment in the model's source calibrates nothing again."""
+        return self._ctx.action(
+            "modules",
+            name=self._named("modules"),
+            step="modules",
+            inputs={"debug": self._model.debug},
+            outputs=[Output("modules", "modules.json")],
+            description=f"list the modules of {self._of}",
+        )["modules"]
+
+    def _observed(self) -> Artifact | None:
+        """Declare the calibration, and return the observed ranges; None for a recipe that needs no data."""
+        attrs = self._ctx.attrs
+        if not any(each.quantizer.needs_data(each.attributes) for each in self._recipe.quantizers):
+            return None
+        data = self._data
+        assert data is not None
+        label = attrs.calibrations.get(self._method, attrs.calibration)
+        for name in self._model.inputs or () if data.files else ():
+            if name not in data.files:
+                hint = did_you_mean(name, data.files) or f"; it has {', '.join(data.files)}"
+                place = ("calibrations", self._method) if self._method else "calibration"
+                raise self._ctx.error(place, f"'{label}' has no files of the input '{name}'{hint}")
+        return self._ctx.action(
+            "calibrate",
+            name=self._named("calibrate"),
+            step="calibrate",
+            inputs={**self._program, "signature": self._model.signature, **sample_inputs(data)},
+            outputs=[Output("observed", "observed.safetensors")],
+            params=_params(self._recipe, calibrates=True),
+            tools=(*_tools(self._recipe), *_READERS),
+            plugins=_plugins(self._recipe),
+            preload=_PRELOAD,
+            resources=Resources(memory=2 << 30),
+            description=f"calibrate {self._of} on {label}",
+        )["observed"]
+
+    def sensitivity(self) -> Sensitivity:
+        """Declare the report about the error of each layer."""
+        data = self._data
+        actions = SensitivityActions(
+            program=self._program,
+            samples={"examples": self._model.examples} if data is None else sample_inputs(data),
+            signature=self._model.signature,
+            quantizers=_params(self._recipe, calibrates=False)["quantizers"],
+            tools=(*_tools(self._recipe), *_READERS),
+            plugins=_plugins(self._recipe),
+            model=self._of,
+        )
+        return Sensitivity(actions.declare(self._ctx))
 
 
 def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
@@ -175,17 +255,6 @@ def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
         attributes = {name: each.attributes[name] for name in names}
         used.append({"kind": own.name, "quantizing": own.quantizing, "attributes": attributes})
     return {"quantizers": used}
-
-
-def _eager(ctx: Context[QuantizedModelAttrs], quantized: ExportedModel) -> tuple[Provider, ...]:
-    """Return the quantized model in eager PyTorch; nothing if the model in floating point has no such provider."""
-    for given in ctx.providers(ctx.attrs.model):
-        if isinstance(given, EagerModel):
-            inputs = {"exported.program": (quantized.program,), "exported.weights": (quantized.weights,), "srcs": ()}
-            own: dict[str, Any] = {"entry": None, "kwargs": {}, "prepare": None, "weights": [], "call": None}
-            params = cast("ModelParams", {**given.params, **own})
-            return (EagerModel(inputs, params, (*given.tools, "torchao")),)
-    return ()
 
 
 def _tools(recipe: QuantizationRecipe) -> tuple[str, ...]:
