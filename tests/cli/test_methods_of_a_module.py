@@ -169,6 +169,11 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     ran = module.ran("//:int8_program")
     assert {each for each in ran if each.startswith("//:quantized")} == {"//:quantized#convert:embed"}
     assert not [each for each in ran if "classify" in each]
+    # Another stack of a method lowers this method alone.
+    module.edit("BUILD.toml", 'stacks = { classify = ":only_linears" }', "")
+    ran = module.ran("//:int8_program")
+    assert "//:int8_program#partition:classify" in ran
+    assert all("classify" in each or each.endswith(("#plan", "#emit")) for each in ran)
 
 
 @pytest.mark.parametrize(

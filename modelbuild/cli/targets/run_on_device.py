@@ -27,8 +27,8 @@ _RUNNER = "bin/modelbuild-run"
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
     """A run on a device: its label, the file or label of each input, and options as those of a run on this machine.
-    `profiled`: record the time of each instruction, in place of the latency. `program`: the name of the bundle's program;
-    None for the only one."""
+    `profiled`: record the time of each instruction, in place of the latency. `program`: the name of the bundle's
+    program; None for the only one."""
 
     device: str
     inputs: Mapping[str, str]
