@@ -197,6 +197,8 @@ def _lower_once(
     partitioners = [
         RecordingPartitioner(i, entries[i], b, delegation, failed_nodes[i], progress) for i, b in backends.items()
     ]
+    for place, each in enumerate(partitioners):
+        each.following = partitioners[place + 1 :]
     for first in partitioners[:1]:
         first.before = before
     join_rows(program, {operator for each in partitioners for operator in each.ops_to_not_decompose(program)[0]})

@@ -25,6 +25,12 @@ OFFERED: Mapping[str, Any] = {
     "target_device": "cuda:0",
     "engine": None,
 }
+XNNPACK: Mapping[str, Any] = {
+    "precisions": ["dynamic_quant", "fp32", "static_quant"],
+    "per_op_mode": False,
+    "exclude_ops": [],
+    "force_non_static_weights_for_f32_linear": False,
+}
 COMPILED: Mapping[str, Any] = {
     "flavour": "rtx",
     "precision": "fp32",
@@ -45,7 +51,11 @@ class Partitioned:
     @property
     def report(self) -> dict[str, dict[str, Any]]:
         """Facts of each node by its operator."""
-        return {node["op"]: node for node in json.loads((self.folder / "report.json").read_text())}
+        return {node["op"]: node for node in self.nodes}
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        return json.loads((self.folder / "report.json").read_text())
 
     @property
     def plan(self) -> list[dict[str, Any]]:
@@ -63,8 +73,10 @@ def partition(
     folder: Path,
     *tables: Mapping[str, Any],
     dynamic: Any = None,
+    xnnpack: bool = False,
 ) -> Partitioned:
-    """Run the partition step with a `tensorrt` backend for each table of attributes, then portable kernels."""
+    """Run the partition step with a `tensorrt` backend for each table of attributes, then XNNPACK if asked, then
+    portable kernels."""
     from safetensors.torch import save_file
 
     from modelbuild_rules.model.steps.exported.program import save_program
@@ -84,6 +96,9 @@ def partition(
         }
         for table in tables or ({},)
     ]
+    if xnnpack:
+        steps = "modelbuild_rules.backends.xnnpack.steps.partitioning"
+        stack.append({"kind": "xnnpack", "partitioning": steps, "attributes": XNNPACK})
     names = ("residual", "partitions")
     step.run(
         Step(

@@ -29,6 +29,7 @@ class _TensorrtPartitioning(Partitioning):
     annotations = (PROFILES,)
     passes = (own_sizes,)
     on_gpu = True
+    leaves_quantized = True
     unrolls = 16
 
     def prepare(self, program: Any) -> Any:

@@ -6,7 +6,7 @@ of a control-flow operator are named `branch.node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from modelbuild.step import Progress, ignore_progress
 from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.patches.arrange import mark_places
+from modelbuild_rules.program.steps.lowering.quantized import quantized
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import NodeDelegation, NodePlace, OfferedBackend, Refusal
@@ -126,11 +127,21 @@ class RecordingPartitioner(Partitioner):
         self._delegation = delegation
         self.progress = progress
         self.before: Callable[[Any], None] = lambda program: None
+        self.following: Sequence[RecordingPartitioner] = ()
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
         """Return the operators that the backend takes as a whole, except those in branches of control flow, where no
-        backend takes any: executorch decomposes an operator everywhere or nowhere."""
+        backend takes any: executorch decomposes an operator everywhere or nowhere. executorch decomposes for each
+        backend in turn, so operators that this one leaves as quantized are kept for those that follow."""
         kept, supported = self._partitioner.ops_to_not_decompose(ep)
+        left = quantized(ep.graph) if self._backend.leaves_quantized else set()
+        if left:
+            own, is_own = set(kept), supported
+            kept = list(own.union(*(each.ops_to_not_decompose(ep)[0] for each in self.following)))
+
+            def supported(node: Any) -> bool:
+                return node.name in left or (node.target in own and (is_own is None or is_own(node)))
+
         nested = {node.target for each in branches(ep.graph_module) for node in each.graph.nodes}
         return [operator for operator in kept if operator not in nested], supported
 

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_graph
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
+from modelbuild_rules.program.steps.lowering.quantized import QUANTIZED, quantized
 from modelbuild_rules.program.steps.lowering.rewrites.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"
@@ -44,7 +45,8 @@ class Support(OperatorSupportBase):
         self._converters = DYNAMO_CONVERTERS
         self._settings = settings
         self._table = decompositions(settings)
-        self._aten = {node.name: node for node in aten_graph(program).nodes}
+        graph = aten_graph(program)
+        self._aten = {node.name: node for node in graph.nodes}
         self.refused: dict[str, str] = {}
         for node in self._aten.values():
             if node.target in WITH_INDICES and [user.args[1:] for user in node.users] == [(0,)]:
@@ -55,6 +57,8 @@ class Support(OperatorSupportBase):
                 why = self._why_not(self._aten[node.name])
                 if why:
                     self.refused[node.name] = why
+        for name in quantized(graph):
+            self.refused.setdefault(name, QUANTIZED)
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: torch.fx.Node) -> bool:
         return node.op == "call_function" and node.name in self._aten and node.name not in self.refused
