@@ -134,12 +134,19 @@ def test_a_node_is_tried_on_its_kernel() -> None:
 
 
 def test_a_program_that_no_kernel_can_run_is_refused_with_the_operator_and_advice(lower: Any, tmp_path: Path) -> None:
-    net = nn.ConvTranspose3d(2, 2, 2)
+    class Branched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.ConvTranspose3d(2, 2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 0, self.net, lambda x: torch.zeros(1, 2, 4, 4, 4), (x,))
+
     with pytest.raises(StepError) as error:
-        lower(torch.export.export(net, (torch.randn(1, 2, 3, 3, 3),)), tmp_path / "made")
+        lower(torch.export.export(Branched(), (torch.randn(1, 2, 3, 3, 3),)), tmp_path / "made")
     (line,) = str(error.value).splitlines()
-    assert "aten.convolution.default (node aten_convolution_default from conv_transpose3d" in line
-    assert "input [1, 2, 3, 3, 3], weight [2, 2, 2, 2, 2]; expected a convolution that is not transposed" in line
+    assert "aten.convolution.default (node submodule_0.aten_convolution_default" in line
+    assert "[1, 2, 3, 3, 3], weight [2, 2, 2, 2, 2]; expected the convolution outside of control flow" in line
 
 
 def test_a_failure_inside_a_library_is_one_line_with_the_operator(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,9 @@ _SCHEMAS = {
     ),
 }
 
+NAMES = frozenset(f"{NAMESPACE}.{name}.default" for name in _SCHEMAS)
+"""The operators that have kernels."""
+
 
 @cache
 def register() -> None:

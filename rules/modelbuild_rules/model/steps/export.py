@@ -36,6 +36,7 @@ from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
+from modelbuild_rules.model.steps.exported.unused import remove_unused
 from modelbuild_rules.model.steps.traceable.replacements import changed, replaced
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _export(
         raise StepError("; ".join([str(refused), *changed()])) from error
     finally:
         hook.remove()
+    remove_unused(program)
     flatten_arguments(program, args, kwargs, examples)
     return program
 

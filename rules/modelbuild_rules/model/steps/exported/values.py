@@ -90,7 +90,13 @@ def _function(module: str, name: str) -> Any:
 
 
 def _known(name: str) -> str:
-    if name.partition(".")[0] not in {*_LIBRARIES, *_KERNEL_LIBRARIES} and not custom.is_declared(name):
+    if name.startswith(f"{torchvision_operators.NAMESPACE}."):
+        if name not in torchvision_operators.NAMES and not custom.is_declared(name):
+            raise ValueError(
+                f"no kernel computes the operator {name}; expected one of"
+                f" {', '.join(sorted(torchvision_operators.NAMES))}, or a kernel_library that computes it"
+            )
+    elif name.partition(".")[0] not in {*_LIBRARIES, *_KERNEL_LIBRARIES} and not custom.is_declared(name):
         raise ValueError(
             f"the operator {name} is a custom one; expected PyTorch's own operators, or those of a kernel_library that"
             " the model's attribute 'kernels' names"

@@ -25,7 +25,7 @@ SHOWN = 3
 
 _OTHERWISE = {
     "complex": "real numbers, as torch.view_as_real returns them, or ",
-    "[": "a convolution that is not transposed, or ",
+    "[": "the convolution outside of control flow, or ",
     "16": "another type, such as float32, or ",
     "float": "another type, such as float32, or ",
 }

@@ -35,7 +35,7 @@ class Unfit(Exception):
 def check_fit(program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning]) -> None:
     """Raise Unfit if nodes of an edge program have to be rewritten. Nodes of branches of control flow are not."""
     named = computing(program.graph_module)
-    doubtful = [node for name, node in named if "." not in name and (_is_plain_volume(node) or _is_complex(node))]
+    doubtful = [node for name, node in named if "." not in name and (is_volume(node) or _is_complex(node))]
     for number, backend in backends.items():
         if doubtful:
             refused = backend.refused(program, entries[number]["attributes"])
@@ -44,10 +44,6 @@ def check_fit(program: Any, entries: Sequence[OfferedBackend], backends: Mapping
     if doubtful:
         volumes = frozenset(origin(node) or node.name for node in doubtful if is_volume(node))
         raise Unfit(volumes, not all(map(is_volume, doubtful)))
-
-
-def _is_plain_volume(node: Node) -> bool:
-    return is_volume(node) and not node.args[6]
 
 
 def has_complex_scalars(program: Any) -> bool:

@@ -1,7 +1,5 @@
 """Rewrite convolutions of volumes (three dimensions) to convolutions of images, which ExecuTorch's kernels and XNNPACK
-have: the slices along the depth that one weight meets become channels of an image.
-
-Transposed convolutions are left.
+have: the slices along the depth that one weight meets, or that one slice makes, become channels of an image.
 """
 
 from __future__ import annotations
@@ -14,14 +12,15 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
-from torch.nn.functional import conv2d, pad
+from torch.nn.functional import conv2d, conv_transpose2d, pad
 
 from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import inline, traced
 
 aten = torch.ops.aten
 
-_PLAIN = (aten.conv3d.default, aten.conv3d.padding, aten.convolution.default)
+_OPERATORS = (aten.conv3d.default, aten.conv3d.padding, aten.conv_transpose3d.input, aten.convolution.default)
+_ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "output_padding", "dilation", "groups")
 
 
 def is_volume(node: Node) -> bool:
@@ -33,14 +32,16 @@ def is_volume(node: Node) -> bool:
 def as_images(program: ExportedProgram, origins: Collection[str]) -> bool:
     """Rewrite convolutions of an ATen program in place: those made from the exported nodes `origins`. Return whether
     there were any."""
-    found = [node for node in program.graph.nodes if node.target in _PLAIN and (origin(node) or node.name) in origins]
-    found = [node for node in found if _arguments(node)["weight"].meta["val"].dim() == 5 and not _transposed(node)]
+    found = [
+        node for node in program.graph.nodes if node.target in _OPERATORS and (origin(node) or node.name) in origins
+    ]
+    found = [node for node in found if _arguments(node)["weight"].meta["val"].dim() == 5]
     flat = _flattened(program, found)
     for node in found:
         given = _arguments(node)
         tensors = [given.pop(name, None) for name in ("input", "weight", "bias")]
         inputs = [each for each in tensors if each is not None]
-        form = _form(flat.get(tensors[1]), given)
+        form = _form(_transposed(node), flat.get(tensors[1]), given)
         (made,) = inline(program.graph, node, traced(form, node, inputs), inputs)
         node.replace_all_uses_with(made)
         program.graph_signature.replace_all_uses(node.name, made.name)
@@ -51,13 +52,15 @@ def as_images(program: ExportedProgram, origins: Collection[str]) -> bool:
     return bool(found)
 
 
-def _form(depth: int | None, given: Mapping[str, Any]) -> Callable[..., Tensor]:
+def _form(transposed: bool, depth: int | None, given: Mapping[str, Any]) -> Callable[..., Tensor]:
     """Return a convolution as a function of its tensors. `depth` is None for a weight of volumes."""
+    convolved = _transposed_convolved if transposed else _convolved
+    arguments = {name: value for name, value in given.items() if transposed or name != "output_padding"}
 
     def form(*tensors: Tensor) -> Tensor:
         x, weight, *bias = tensors
         flat = weight.flatten(1, 2) if depth is None else weight
-        return _convolved(x, flat, bias[0] if bias else None, depth or weight.shape[2], **given)
+        return convolved(x, flat, bias[0] if bias else None, depth or weight.shape[2], **arguments)
 
     return form
 
@@ -67,12 +70,12 @@ def _arguments(node: Node) -> dict[str, Any]:
     schema = node.target._schema.arguments
     given = {argument.name: value for argument, value in zip(schema, node.args, strict=False)}
     given.update(node.kwargs)
-    kept = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-    return {name: given[name] for name in kept if name in given}
+    return {name: given[name] for name in _ARGUMENTS if name in given}
 
 
 def _transposed(node: Node) -> bool:
-    return node.target is aten.convolution.default and bool(node.args[6])
+    general = node.target is aten.convolution.default
+    return bool(node.args[6]) if general else node.target is aten.conv_transpose3d.input
 
 
 def _flattened(program: ExportedProgram, found: Collection[Node]) -> dict[Node, int]:
@@ -131,6 +134,42 @@ def _convolved(
     images = met[0] if depth == 1 else torch.stack(met, 3).flatten(2, 3)
     made = conv2d(images.flatten(0, 1), weight, bias, step[1:], ends[1:], space[1:], groups)
     return made.unflatten(0, (x.shape[0], count)).transpose(1, 2)
+
+
+def _transposed_convolved(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    depth: int,
+    stride: Any = (1,),
+    padding: Any = (0,),
+    output_padding: Any = (0,),
+    groups: int = 1,
+    dilation: Any = (1,),
+) -> Tensor:
+    """Return a transposed convolution of volumes. `weight` has, for each output channel, `depth` channels of images."""
+    if x.dim() == 4:
+        x = x.unsqueeze(0)
+        return _transposed_convolved(x, weight, bias, depth, stride, padding, output_padding, groups, dilation).squeeze(
+            0
+        )
+    step, space, ends, more = _each(stride), _each(dilation), _each(padding), _each(output_padding)
+    count = x.shape[2]
+    images = x.transpose(1, 2).flatten(0, 1)
+    made = conv_transpose2d(images, weight, None, step[1:], ends[1:], more[1:], groups, space[1:])
+    # From here: batch, channels, depth of the weight, slices, rows, columns.
+    made = made.unflatten(0, (x.shape[0], count)).unflatten(2, (-1, depth)).permute(0, 2, 3, 1, 4, 5)
+    if step[0] == depth and space[0] == 1:
+        whole = made.transpose(2, 3).flatten(2, 3)  # the slices that each slice makes do not overlap
+    else:
+        apart = pad(made.unsqueeze(4), (0, 0, 0, 0, 0, step[0] - 1)).flatten(3, 4)
+        apart = apart[:, :, :, : step[0] * (count - 1) + 1]
+        shifts = [first * space[0] for first in range(depth)]
+        slices = [pad(apart[:, :, at], (0, 0, 0, 0, by, shifts[-1] - by)) for at, by in enumerate(shifts)]
+        whole = sum(slices[1:], slices[0])
+    last = whole.shape[2] - ends[0] + more[0]
+    whole = pad(whole, (0, 0, 0, 0, 0, max(more[0] - ends[0], 0)))[:, :, ends[0] : last]
+    return whole if bias is None else whole + bias.reshape(-1, 1, 1, 1)
 
 
 def _each(numbers: Any) -> tuple[int, ...]:
