@@ -12,6 +12,7 @@ from torch import nn
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.tensorrt.steps.engine import engine, lowering
+from modelbuild_rules.backends.tensorrt.steps.engine.bisection import beginning
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.program.steps.partitions.files import read_partition
 
@@ -223,3 +224,26 @@ def test_a_planted_fault_is_found(
     monkeypatch.setattr(partitioning, "lowered", faulty)
     with pytest.raises(StepError, match=r"output 0 of partition p0, as TensorRTBackend compiles it, differs from"):
         partition(Relu(), (torch.ones(2, 4),), tmp_path / "made")
+
+
+def test_the_beginnings_of_a_partition_can_be_built(
+    partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any]
+) -> None:
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            one, other = torch.split(self.inner(x), [1, 3], 1)
+            return torch.relu(one * other + y)
+
+    made = partition(Parts(), (torch.ones(2, 4), torch.ones(3)), tmp_path / "made")
+    program = read_partition(made.folder / "partitions/p0")[0]
+    found = {}
+    for count in (2, 3, 4):
+        part = beginning(program, count)
+        assert part is not None
+        engine = build(part, compiled)
+        found[count] = (len(engine.inputs), len(engine.outputs))
+    assert found == {2: (1, 1), 3: (1, 2), 4: (1, 1)}

@@ -89,6 +89,56 @@ def test_operators_to_leave_and_small_blocks(partition: Callable[..., Any], tmp_
     assert small.report["aten.relu.default"]["backend"] == "tensorrt"
 
 
+@pytest.mark.parametrize("culprits", [{"sin"}, {"sin", "tanh"}, {"split_with_sizes"}])
+def test_a_failure_without_an_operator_leaves_only_the_node_at_fault(
+    partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, culprits: set[str]
+) -> None:
+    """As if TensorRT failed over a combination of layers, and logged no name."""
+
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            one, other = torch.split(self.first(torch.relu(x)), [1, 3], 1)
+            return torch.exp(torch.tanh(torch.sigmoid(torch.sin(torch.cos(one) + other))))
+
+    def build(program: Any, attributes: Any) -> None:
+        lowered = {node.target._op._schema.name.removeprefix("aten::") for node in computing_nodes(program)}
+        assert program.module()(*[torch.ones(2, *value.shape[1:]) for value in user_inputs(program)]) is not None
+        if {name.removesuffix("_copy") for name in lowered} & culprits:
+            raise StepError("TensorRT can't build the engine: it logged no reason")
+
+    monkeypatch.setattr("modelbuild_rules.backends.tensorrt.steps.partitioning.build", build)
+    made = partition(Chain(), (torch.rand(2, 4),), tmp_path / "made", {"engine": {}})
+    left = {op.split(".")[1] for op, node in made.report.items() if node["backend"] == "portable"}
+    assert {name.removesuffix("_copy") for name in left} == culprits
+    assert all(
+        "it logged no reason" in made.why(op) for op, node in made.report.items() if node["backend"] == "portable"
+    )
+
+
+def test_if_no_beginning_can_be_built_all_nodes_are_left(
+    partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(program: Any, attributes: Any) -> None:
+        raise StepError("TensorRT can't build the engine: it logged no reason")
+
+    monkeypatch.setattr("modelbuild_rules.backends.tensorrt.steps.partitioning.build", build)
+    made = partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"engine": {}})
+    assert {node["backend"] for node in made.report.values()} == {"portable"}
+
+
+def computing_nodes(program: Any) -> list[Any]:
+    return [node for node in program.graph.nodes if node.op == "call_function" and hasattr(node.target, "_op")]
+
+
+def user_inputs(program: Any) -> list[Any]:
+    names = program.graph_signature.user_inputs
+    return [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+
+
 def test_all_or_nothing(partition: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(StepError, match=r"does not take 1 of \d nodes; .*bitwise_left_shift.*no converter"):
         partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"require_full_compilation": True})

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from modelbuild.step import StepError
+from modelbuild_rules.backends.tensorrt.steps.engine.bisection import node_at_fault
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, ConversionError, build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.partitioner import BACKEND, TensorrtPartitioner
@@ -49,17 +50,19 @@ class _TensorrtPartitioning(Partitioning):
 
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> dict[str, str]:
         """Build the engine if failed nodes shall fall back. Return the nodes that prevent it, with the reason: those of
-        the operator that can't be converted, or all."""
+        the operator that can't be converted, or the first with which the engine can't be built, or all."""
         if attributes["engine"] is None:
             return {}
-        try:
-            build(program, attributes["engine"])
-        except ConversionError as error:
+        error = _error(program, attributes)
+        if error is None:
+            return {}
+        nodes = []
+        if isinstance(error, ConversionError):
             nodes = Support(program, compilation_settings(attributes)).lowered_to(error.target)
-            return dict.fromkeys(nodes or _nodes(program), str(error))
-        except StepError as error:
-            return dict.fromkeys(_nodes(program), str(error))
-        return {}
+        if not nodes:
+            fault = node_at_fault(program, lambda part: _error(part, attributes) is None)
+            nodes = _nodes(program) if fault is None else [fault]
+        return dict.fromkeys(nodes, str(error))
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:
         """Return a partition as torch_tensorrt lowers it, and its tolerance."""
@@ -73,6 +76,15 @@ class _TensorrtPartitioning(Partitioning):
     def refusal(self, partitioner: TensorrtPartitioner, node: Any) -> str:
         """Return why the partitioner did not take a node."""
         return partitioner.refused.get(node.name, "not offered")
+
+
+def _error(program: Any, attributes: Mapping[str, Any]) -> StepError | None:
+    """Return why a partition's engine can't be built; None if it can."""
+    try:
+        build(program, attributes["engine"])
+    except StepError as error:
+        return error
+    return None
 
 
 def _nodes(program: Any) -> list[str]:
