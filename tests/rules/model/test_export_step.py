@@ -383,7 +383,7 @@ class TestRefused:
                 return copy(x)
         """
         assert refusal(source) == (
-            "m/net.py:Net: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators, or"
+            "m/net.py:13: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators, or"
             " those of a kernel_library that the model's attribute 'kernels' names"
         )
 

@@ -23,5 +23,6 @@ def test_an_operator_without_a_kernel_is_refused(refusal: Callable[..., str]) ->
         "import torchvision\nclass Net(nn.Module):\n    def forward(self, x):\n"
         "        return torchvision.ops.roi_pool(x.view(1, 1, *x.shape), [x.new_ones(1, 4)], 1)"
     )
+    assert text.startswith("m/net.py:7: ")
     assert "no kernel computes the operator torchvision.roi_pool.default; expected one of torchvision.deform" in text
     assert "or a kernel_library that computes it" in text

@@ -37,6 +37,7 @@ from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
 from modelbuild_rules.model.steps.exported.unused import remove_unused
+from modelbuild_rules.model.steps.exported.values import write_operator
 from modelbuild_rules.model.steps.traceable.replacements import changed, replaced
 
 if TYPE_CHECKING:
@@ -58,13 +59,15 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
     if all(output is None for output in program.graph_signature.user_outputs):
         raise StepError(f"{_method(params)} of {name} returns nothing; expected one or more tensors")
     step.progress("writing the program")
+    debug = _debug(program, step.root)
+    _check_operators(program, debug, name)
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:
         raise StepError(f"{name}: {error}") from error
     _write(step.outputs["signature"], signature(program, params, examples))
     save_file({str(i): each.contiguous() for i, each in enumerate(examples)}, step.outputs["examples"])
-    _write(step.outputs["debug"], _debug(program, step.root))
+    _write(step.outputs["debug"], debug)
 
 
 def _export(
@@ -123,6 +126,16 @@ def _checked(result: Any, method: str) -> Any:
                 " containers that torch.utils._pytree.register_pytree_node knows"
             )
     return result
+
+
+def _check_operators(program: torch.export.ExportedProgram, debug: Debug, name: str) -> None:
+    """Raise StepError with the line of the user's source for an operator that a program can't contain."""
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            try:
+                write_operator(node.target)
+            except ValueError as error:
+                raise StepError(f"{debug.get(node.name, {}).get('source', name)}: {error}") from error
 
 
 def _debug(program: Any, root: Path) -> Debug:
