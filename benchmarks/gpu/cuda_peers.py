@@ -174,7 +174,9 @@ def tune(pieces: Path, out: Path, cases: Sequence[str]) -> int:
     wrong = 0
     for case in cases:
         made = out / f"{folder_of(case)}.tuning.json"
-        wrong |= subprocess.run([sys.executable, pieces / folder_of(case) / f"{folder_of(case)}.tuning.pyz", made]).returncode
+        wrong |= subprocess.run(
+            [sys.executable, pieces / folder_of(case) / f"{folder_of(case)}.tuning.pyz", made]
+        ).returncode
     return wrong
 
 
