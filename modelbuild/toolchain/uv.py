@@ -23,6 +23,7 @@ _ABSENT = re.compile(r"Because (?:there is no version of )?(?P<name>[\w.-]+?)(?:
 _HASH = re.compile(r"Hash mismatch for `(?P<name>[^`=]+)(?:==[^`]+)?`")
 _PYTHON = re.compile(r"Python requirement: `(?P<wanted>[^`]+)`|does not satisfy (?P<also>Python\S+)")
 _FETCH = re.compile(r"Request failed|Failed to fetch|error sending request|client error|dns error|network was disabled")
+_PLACE = re.compile(r"`(/[^`]+)`")
 _FULL = re.compile(r"os error (?:28|122)|" + re.escape(NO_SPACE))
 
 
@@ -80,7 +81,8 @@ def explain(text: str, lock: Lock, cache: Path, python: str, platform: str) -> E
     """
     line = " ".join(text.split())
     if _FULL.search(line):
-        return no_space(cache)
+        named = _PLACE.findall(line)
+        return no_space(cache if not named or named[-1].startswith(f"{cache}/") else Path(named[-1]).parent)
     if (found := _HASH.search(line)) is not None:
         return _about(lock, found, "the archive that the index has is not one that the lock has a hash of")
     if _FETCH.search(line):

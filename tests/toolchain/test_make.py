@@ -24,7 +24,7 @@ from modelbuild.toolchain import make as making
 from modelbuild.toolchain.lock_file import read_lock
 from modelbuild.toolchain.make import Wanted, make
 from modelbuild.toolchain.pythons import find_python
-from modelbuild.toolchain.uv import find_uv
+from modelbuild.toolchain.uv import explain, find_uv
 from tests.command_runner import MODELBUILD
 from tests.script_rule import SCRIPT
 from tests.wheels import Index, ToolchainWorkspace, wheel
@@ -182,6 +182,15 @@ def test_a_full_disk(tools: ToolchainWorkspace, index: Index, size: int) -> None
     assert "ended 36\n" in ended.out, ended.err
     assert ended.err.splitlines()[-1] == f"error: {tools.cache}: no space left on the disk; free some, then build again"
     assert [name for name in ended.out.partition("ended 36\n")[2].split() if not name.endswith(".lock")] == []
+
+
+def test_the_disk_of_uvs_own_cache_is_full(tmp_path: Path, index: Index) -> None:
+    (tmp_path / "tools.lock").write_text(index.lock)
+    text = (
+        "error: Failed to download `x`\n  cause: failed to write to file `/uv/.tmp1/x.py`: No space left on device (os"
+    )
+    problem = explain(f"{text} error 28)", read_lock(tmp_path, "tools.lock"), tmp_path, "3.11.7", "linux-x86_64")
+    assert str(problem) == "/uv/.tmp1: no space left on the disk; free some, then build again"
 
 
 def test_uv_that_is_killed(made: Make, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
