@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import modelbuild_rules
 from modelbuild.analysis.open import open_analyzer
+from modelbuild.code.distributions import Distributions
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
 from modelbuild.loading.parse import parse_package
@@ -54,6 +56,33 @@ def test_a_lock_pins_its_list_as_the_lock_of_the_checkout_does(repository: Path,
     every = pins((repository / "requirements.lock").read_text(), python)
     assert {each: version for each, version in found.items() if each != "pip"}.items() <= every.items()
     assert len(read_lock(FOLDER, f"{name}.lock").pins) >= len(found)
+
+
+NAMED = {
+    "runtime": {"flatbuffers", "numpy", "pillow", "pip", "pytest"},
+    "xnnpack": {"executorch", "ruamel-yaml-clib", "safetensors", "torch", "torchao"},
+    "cuda": {"nvidia-cuda-cccl", "nvidia-cuda-nvcc", "triton", "ziglang"},
+    "tensorrt_rtx": {"torch-tensorrt-rtx"},
+}
+"""Packages that rules name, or that Python programs use without a name."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lock_has_no_package_that_is_in_no_key(name: str) -> None:
+    """A package that nothing in the lock requires would be missing in keys, and on remote workers."""
+    there = listed(name)
+    waiting = [(each, frozenset[str]()) for names in NAMED.values() for each in names & there]
+    found: set[str] = set()
+    seen = set(waiting)
+    while waiting:
+        each, extras = waiting.pop()
+        found.add(each)
+        distribution = Distributions(tuple(sys.path)).find(each)
+        for wanted in distribution.requires(extras) if distribution else ():
+            if wanted[0] in there and wanted not in seen:
+                seen.add(wanted)
+                waiting.append(wanted)
+    assert found == there
 
 
 @pytest.mark.parametrize("place", ["MODELBUILD.toml", "target", "--toolchain"])
