@@ -22,7 +22,8 @@ STORE_SIZE = 8 << 30
 # Nothing that ssh could take for an option, or a shell for a command.
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9]+)?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
-_JUMP = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.:@,+\[\]-]{0,500}")
+_JUMP = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:\[\]]*|\[(?P<v6>[^@\[\]]*)\])(?::(?P<port>[0-9]{1,5}))?")
+_PORTS = range(1, 1 << 16)
 _QUERY = ("key", "known_hosts", "jump", "folder")
 
 
@@ -68,11 +69,25 @@ class DeviceRunner:
             raise ValueError(f"{shown(self.host)} is not a host; expected a name or an IP address")
         if self.user and not _USER.fullmatch(self.user):
             raise ValueError(f"{shown(self.user)} is not a user's name")
-        if self.jump and not _JUMP.fullmatch(self.jump):
-            raise ValueError(f"{shown(self.jump)} is not a jump host; expected [USER@]HOST[:PORT]")
+        self.jumps()
         for path in (self.key, self.known_hosts, self.folder):
             if not is_line(path) or '"' in path or path.startswith("-"):
                 raise ValueError(f"{shown(path)} is not a path; expected one without quotes")
+
+    def jumps(self) -> tuple[tuple[str, str, int], ...]:
+        """Return the user, the host and the port of each jump host; '' and 0 for ssh's defaults."""
+        found = []
+        for text in self.jump.split(",") if self.jump else ():
+            hop = _JUMP.fullmatch(text)
+            user, host, port = ("", "", "") if hop is None else (hop["user"], hop["v6"] or hop["host"], hop["port"])
+            if (
+                not _HOST.fullmatch(host)
+                or (user is not None and not _USER.fullmatch(user))
+                or int(port or 1) not in _PORTS
+            ):
+                raise ValueError(f"{shown(text)} is not a jump host; expected [USER@]HOST[:PORT]")
+            found.append((user or "", host, int(port or 0)))
+        return tuple(found)
 
     @property
     def address(self) -> str:

@@ -22,6 +22,9 @@ _CONNECT = 10
 _ALIVE = 5
 _ENDING = 5
 
+# In place of ssh's `[%h]:%p`, while percent signs and quotes are added around it.
+_TARGET = "HOST-AND-PORT"
+
 # Of the C library for another architecture: as a foreign architecture of Debian's, and as its cross compiler's.
 _LOADERS = {"aarch64": "lib/ld-linux-aarch64.so.1", "x86_64": "lib64/ld-linux-x86-64.so.2"}
 _SYSROOTS = ("/", "/usr/{arch}-linux-gnu")
@@ -143,7 +146,9 @@ class SshShell:
         self._log = self._folder / "log"
         with self._log.open("wb") as log:
             # It reads a pipe of this process, so that it ends with it, however that happens.
-            command = ["ssh", "-M", "-S", str(self._socket), *_options(runner), "--", runner.host, "exec cat"]
+            given = [*_options(runner), *_through_jumps(runner)]
+            to = _destination(runner.user, runner.host, runner.port)
+            command = ["ssh", "-M", "-S", str(self._socket), *given, *to, "exec cat"]
             self._master = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -172,7 +177,8 @@ class SshShell:
         command = _shell_line(script, *arguments)
         # Without the connection, ssh would open another one: the proxy prevents it.
         through = ["-S", str(self._socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
-        return _start(["ssh", *through, *_options(self._runner), "--", self._runner.host, command], _environment())
+        to = _destination(self._runner.user, self._runner.host, self._runner.port)
+        return _start(["ssh", *through, *_options(self._runner), *to, command], _environment())
 
     def lost(self) -> str:
         return "" if self._master.poll() is None else self._problem()
@@ -217,10 +223,22 @@ def _options(runner: DeviceRunner) -> list[str]:
     if runner.key:
         given.append("IdentitiesOnly=yes")
     flags = [part for option in given for part in ("-o", option)]
-    flags += ["-i", str(Path(runner.key).expanduser())] if runner.key else []
-    flags += ["-p", str(runner.port)] if runner.port else []
-    flags += ["-l", runner.user] if runner.user else []
-    return [*flags, "-J", runner.jump] if runner.jump else flags
+    return [*flags, "-i", str(Path(runner.key).expanduser())] if runner.key else flags
+
+
+def _destination(user: str, host: str, port: int) -> list[str]:
+    return [*(["-p", str(port)] if port else []), *(["-l", user] if user else []), "--", host]
+
+
+def _through_jumps(runner: DeviceRunner) -> list[str]:
+    """Return ssh's options for its jump hosts. With -J they would get none of the runner's options."""
+    command = ""
+    for user, host, port in runner.jumps():
+        before = ["-o", f"ProxyCommand={command}"] if command else []
+        words = ["ssh", "-S", "none", *_options(runner), *before, "-W", _TARGET, *_destination(user, host, port)]
+        # In its value, %% is a percent sign.
+        command = shlex.join(words).replace("%", "%%").replace(_TARGET, "[%h]:%p")
+    return ["-o", f"ProxyCommand={command}"] if command else []
 
 
 def _environment() -> dict[str, str]:

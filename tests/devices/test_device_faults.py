@@ -65,6 +65,13 @@ def test_a_host_that_is_not_there(server: Sshd) -> None:
     assert problem_of("ssh://no-such-host.invalid") == "no host of this name"
 
 
+def test_a_jump_host_that_refuses(server: Sshd, tmp_path: Path) -> None:
+    gone = f"127.0.0.1:{free_port()}"
+    assert problem_of(server.at(server.port, jump=gone)) == "nothing accepts connections on this port"
+    unknown = problem_of(server.at(server.port, jump=f"localhost:{server.port}"))
+    assert unknown == f"the host's key is not known; expected it in {server.known_hosts} (`ssh-keyscan` prints it)"
+
+
 def job(device: Device, file: File, folder: Path) -> str:
     """Run a job whose right output is known; return its output."""
     script = file("cat data/in | wc -c; echo right")

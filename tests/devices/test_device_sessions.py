@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ import pytest
 from modelbuild.device_runners import parse_address
 from modelbuild.devices.device import Device, LocalFile, Session
 from modelbuild.devices.problems import DeviceProblem, JobProblem
-from tests.devices.sshd import Sshd, running, wait_for
+from tests.devices.sshd import Proxy, Sshd, running, wait_for
 
 File = Callable[..., LocalFile]
 SLEEP = "86321.5"  # seconds; no other process sleeps as long
@@ -60,6 +62,38 @@ def test_a_job_gets_its_files_and_returns_its_outputs(device: Device, file: File
     assert (ended.status, ended.timed_out) == (3, False)
     outputs = {path.name: path.read_bytes() for path in (tmp_path / "outputs/one").iterdir()}
     assert outputs == {"stdout": b"a b'\"$HOME\n", "stderr": b"oops\n", "result": b"\0\1\2"}
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_jump_hosts_get_the_key_and_the_known_hosts_of_the_runner(
+    server: Sshd, file: File, tmp_path: Path, hops: int
+) -> None:
+    """Proxies of one server stand for other machines; OpenSSH refuses a host that is its own jump host."""
+    proxies = [Proxy(server.port) for _ in range(hops)]
+    jump = ",".join(f"{getpass.getuser()}@127.0.0.1:{each.port}" for each in proxies)
+    device = Device(parse_address(server.at(server.port, folder=tmp_path / "device", jump=jump)))
+    with device.session("//:t", 5, hush) as session:
+        session.put({"run": file("echo there")})
+        session.run("one", ["./run"], 20)
+        session.get(tmp_path / "outputs")
+    device.close()
+    assert (tmp_path / "outputs/one/stdout").read_text() == "there\n"
+    assert all(each.seen > 1000 for each in proxies)
+    for each in proxies:
+        each.close()
+
+
+def test_an_agent_gives_the_key(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        wait_for(socket.exists, "the agent does not start")
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        subprocess.run(["ssh-add", "-q", str(server.key)], check=True)
+        Device(parse_address(server.at(server.port, key=""))).close()
+    finally:
+        agent.terminate()
+        agent.wait(10)
 
 
 def test_what_a_device_has_is_not_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:

@@ -130,6 +130,11 @@ DECLARED = [
     ('kind = "ssh"\nhost = "-oProxyCommand=x"', "'-oProxyCommand=x' is not a host; expected a name or an IP address"),
     ('kind = "ssh"\nhost = "a"\nuser = "-x"', "'-x' is not a user's name"),
     ('kind = "ssh"\nhost = "a"\njump = "$(x)"', "'$(x)' is not a jump host; expected [USER@]HOST[:PORT]"),
+    ('kind = "ssh"\nhost = "a"\njump = "gate:port"', "'gate:port' is not a jump host; expected [USER@]HOST[:PORT]"),
+    ('kind = "ssh"\nhost = "a"\njump = "gate,-x"', "'-x' is not a jump host"),
+    ('kind = "ssh"\nhost = "a"\njump = "gate:99999"', "'gate:99999' is not a jump host"),
+    ('kind = "ssh"\nhost = "a"\njump = "-l@gate"', "'-l@gate' is not a jump host"),
+    ('kind = "ssh"\nhost = "a"\njump = "gate,"', "'' is not a jump host"),
     ('kind = "ssh"\nhost = "a"\nkey = "x\\" y"', "is not a path; expected one without quotes"),
     ('kind = "shh"', "'kind'"),
 ]
@@ -172,5 +177,10 @@ def test_a_wrong_address(address: str, problem: str) -> None:
 def test_addresses() -> None:
     found = parse_address("ssh://me@Orin.Lab:22?key=/a b/c&jump=gate")
     assert (found.host, found.user, found.port, found.key, found.jump) == ("Orin.Lab", "me", 22, "/a b/c", "gate")
+    assert parse_address("ssh://h?jump=me@Gate.Lab:2222,[::1]:22,last").jumps() == (
+        ("me", "Gate.Lab", 2222),
+        ("", "::1", 22),
+        ("", "last", 0),
+    )
     assert parse_address("ssh://[::1]:22").address == "ssh://[::1]:22"
     assert parse_address("ssh://host").address == "ssh://host"
