@@ -171,6 +171,8 @@ class SshShell:
             time.sleep(0.02)
 
     def _problem(self) -> str:
+        if not self._log.exists():
+            return "it was closed"
         return ssh_problem(self._runner, self._log.read_bytes()[-4096:].decode(errors="replace"))
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:

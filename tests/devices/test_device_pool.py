@@ -101,6 +101,8 @@ def test_a_job_waits_for_a_device_that_is_in_use_when_the_other_is_lost(
             assert session.runner.name == addresses[1 - lost]
         thread.join(20)
         assert len(said) <= 1
+        with pool.session("//:next", hush, 60) as session:
+            assert session.runner.name == addresses[1 - lost]
     finally:
         freed.set()
         other.close()

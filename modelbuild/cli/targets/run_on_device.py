@@ -229,9 +229,9 @@ def _lines(document: Mapping[str, Any], session: Session, state: Mapping[str, fl
         yield f"latency {median:.3f} ms median, {low:.3f} min, {p95:.3f} p95 ({runs})"
     elif session.shell.emulator:
         yield f"latency is not measured in {session.shell.emulator}"
-    memory, first = document.get("peak_memory"), document.get("first_ms")
+    memory, first = document.get("peak_memory"), document.get("first_ms", 0.0)
     found = []
-    if type(first) in (int, float) and 0 < first < 1e12 and not session.shell.emulator:
+    if isinstance(first, int | float) and 0 < first < 1e12 and not session.shell.emulator:
         found.append(f"first result after {first:.3g} ms")
     if isinstance(memory, int) and 0 < memory < 1 << 50 and not session.shell.emulator:
         found.append(f"peak memory {size_text(memory)}")

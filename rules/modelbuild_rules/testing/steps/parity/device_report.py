@@ -78,8 +78,9 @@ class DeviceReport:
     def first(self) -> dict[str, float]:
         """Return first_ms: the milliseconds of loading the program and of its first run; empty if they are not stated.
         Raises ProgramError as outputs() does."""
-        value = self._printed("latency").get("first_ms")
-        return {"first_ms": float(value)} if type(value) in (int, float) and 0 < value < 1e12 else {}
+        value = self._printed("latency").get("first_ms", 0.0)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return {"first_ms": float(value)} if number and 0 < value < 1e12 else {}
 
     def peak_memory(self) -> dict[str, float]:
         """Return peak_memory: the most bytes of the measured process that were in RAM at once; empty if its system
