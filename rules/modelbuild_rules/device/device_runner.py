@@ -38,7 +38,7 @@ class DeviceRunnerAttrs(Attrs):
     """ssh: the port; 0 for that of OpenSSH's configuration."""
 
     jump: str = ""
-    """ssh: a jump host, as [USER@]HOST[:PORT]; several are separated by commas. `key` and `known_hosts` hold for them."""
+    """ssh: a jump host, as [USER@]HOST[:PORT], or several with commas. `key` and `known_hosts` hold for them, too."""
 
     key: str = ""
     """ssh: path of a private key, relative to the workspace or with `~`; by default the keys of the agent and of
