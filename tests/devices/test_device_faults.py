@@ -296,19 +296,23 @@ with Device(parse_address(sys.argv[1])).session("//:t", 5, print) as session:
 """
 
 
-def test_a_build_that_is_killed_leaves_no_process_here_or_there(server: Sshd, file: File, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["ssh", "local"])
+def test_a_build_that_is_killed_leaves_no_process_here_or_there(
+    server: Sshd, file: File, tmp_path: Path, kind: str
+) -> None:
     folder = tmp_path / "device"
+    address = server.at(server.port, folder=folder) if kind == "ssh" else f"local:?folder={folder}"
+    marker = f" -p {server.port} ".replace(" ", "\0") if kind == "ssh" else str(folder)
     program = file(f"sleep {SLEEP} & setsid sleep {SLEEP}").path
-    command = [sys.executable, "-c", KILLED, server.at(server.port, folder=folder), program]
-    build = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    build = subprocess.Popen([sys.executable, "-c", KILLED, address, program], cwd=Path(__file__).parents[2])
     wait_for(lambda: running(SLEEP), "the program does not start")
-    connections = [pid for pid in running(str(server.port)) if _is_of(pid, build.pid)]
+    connections = [pid for pid in running(marker) if _is_of(pid, build.pid)]
     assert connections
     build.kill()
     build.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in connections), "a connection is left open")
     wait_for(lambda: not running(SLEEP), "the program still runs")
-    device = Device(parse_address(server.at(server.port, folder=folder)))
+    device = Device(parse_address(address))
     with device.session("//:next", 10, hush):
         pass
     device.close()
