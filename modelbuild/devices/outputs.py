@@ -19,12 +19,13 @@ _DEEPEST = 8
 
 def unpack(archive: IO[bytes], folder: Path, most: int, note: Callable[[str], None]) -> int:
     """Write the files of a device's archive into an empty folder, at most `most` bytes. Returns the number of files;
-    `note` gets a line about a link or another special file, which is skipped.
+    `note` gets one line if there are links or other special files, which are skipped.
 
     Raises JobProblem for an archive that cannot be read, for a name that leaves the folder or occurs twice, and for
     more files or bytes than allowed.
     """
     count = total = 0
+    special: list[str] = []
     try:
         with tarfile.open(fileobj=archive, mode="r:") as found:
             for entry in found:
@@ -41,7 +42,7 @@ def unpack(archive: IO[bytes], folder: Path, most: int, note: Callable[[str], No
                 if entry.isdir():
                     path.mkdir(parents=True, exist_ok=True)
                 elif not entry.isreg() or entry.sparse is not None:
-                    note(f"skipped {name}, which is no plain file")
+                    special.append(name)
                 else:
                     total += entry.size
                     if entry.size < 0 or total > most:
@@ -51,6 +52,8 @@ def unpack(archive: IO[bytes], folder: Path, most: int, note: Callable[[str], No
         raise JobProblem(f"the device sent no readable outputs ({cut(str(error))})") from error
     except (FileExistsError, NotADirectoryError) as error:
         raise JobProblem(f"the device sent '{cut(Path(error.filename or '').name)}' twice; expected it once") from error
+    if special:
+        note(f"outputs that are no plain files were skipped: {len(special)}, such as {special[0]}")
     return count
 
 
