@@ -4,17 +4,17 @@
     python benchmarks/gpu/device_path.py run PIECES OUT                     # with one
 
 `build` writes PIECES.tar.xz: bundles of the example's classifier and of a MobileNetV3 (timm, random weights), each once
-for the GPU's compute capability and once for 8.0 as well, which puts PTX into it. `run` needs it, this repository, and
-a Python with numpy. It uses `modelbuild.devices` with the runner `local:`, as `modelbuild test` does: facts about the
-device, the lock, files by content, jobs, outputs. It prints OUT/results.json:
+for the GPU's compute capability and once for 8.0, whose PTX the driver compiles on a newer GPU. `run` needs it, this
+repository, and a Python with numpy. It uses `modelbuild.devices` with the runner `local:`, as `modelbuild test` does:
+facts about the device, the lock, files by content, jobs, outputs. It prints OUT/results.json:
 
     device      the facts that are in the key of a test's result
     sent        files and bytes that the device got, in the first session and in a second one
     error       the largest difference from eager PyTorch on the building machine's CPU; `largest` is the largest output
     latency     of 300 runs from host memory; `before` and `after` are temperatures and clocks
-    first       milliseconds of loading a program and of its first run, the median of several processes: with code for
-                the GPU, with PTX that the driver compiles (CUDA_FORCE_PTX_JIT), and with PTX and the cache of an
-                earlier process that came back from the device and was sent there again
+    first       milliseconds of loading a program and of its first run, the median of several processes: without the
+                driver's cache, and for PTX also with the cache of an earlier process, in its place and in another one,
+                after it came back from the device and was sent there again
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ compute_capability = ["{capability}"]
 [[device_target]]
 name = "gpu_ptx"
 arch = "x86_64"
-compute_capability = ["{oldest}", "{capability}"]
+compute_capability = ["{oldest}"]
 """
 PROGRAM = """
 [[torch_model]]
@@ -209,32 +209,29 @@ def first(pool: Any, out: Path, name: str, model: str, given: Mapping[str, Any])
     from modelbuild.devices.device import local_file
 
     found: dict[str, Any] = {}
-    kinds = {"code": ["CUDA_CACHE_DISABLE=1"]}
-    if name.endswith("_ptx"):
-        kinds["ptx"] = ["CUDA_CACHE_DISABLE=1", "CUDA_FORCE_PTX_JIT=1"]
     with pool.session(name, print) as session:
         session.put(given)
-        for kind, env in kinds.items():
-            times = [process(session, f"{kind}{turn}", model, [], *env)["first_ms"] for turn in range(PROCESSES)]
-            found[f"{kind}_ms"] = statistics.median(times)
-        if "ptx" in kinds:
-            process(session, "fill", model, [], "CUDA_FORCE_PTX_JIT=1", "CUDA_CACHE_PATH=HERE/out/cache")
-            session.get(out / f"{name}_cache")
-    if "ptx" in kinds:
-        cache = out / f"{name}_cache" / "cache"
-        files = {f"cache/{path.relative_to(cache)}": local_file(path) for path in cache.rglob("*") if path.is_file()}
-        found["cache_files"], found["cache_bytes"] = len(files), sum(each.size for each in files.values())
-        times = []
-        for turn in range(PROCESSES):
-            with pool.session(name, print) as session:
-                session.put({**given, **files})
-                # The driver writes to its cache, and files of the device's store are read-only.
-                session.run("copy", ["cp", "-r", "cache", "own"], LIMIT)
-                session.run("mode", ["chmod", "-R", "u+w", "own"], LIMIT)
-                env = ["CUDA_FORCE_PTX_JIT=1", "CUDA_CACHE_PATH=HERE/own"]
-                times.append(process(session, f"cached{turn}", model, [], *env)["first_ms"])
-        found["ptx_cached_ms"] = statistics.median(times)
+        found["first_ms"] = median(session, model, "none", "CUDA_CACHE_DISABLE=1")
+        if not name.endswith("_ptx"):
+            return found
+        process(session, "fill", model, [], "CUDA_CACHE_PATH=HERE/out/cache")
+        found["in_place_ms"] = median(session, model, "place", "CUDA_CACHE_PATH=HERE/out/cache")
+        session.get(out / f"{name}_cache")
+    cache = out / f"{name}_cache" / "cache"
+    files = {f"cache/{path.relative_to(cache)}": local_file(path) for path in cache.rglob("*") if path.is_file()}
+    found["cache_files"], found["cache_bytes"] = len(files), sum(each.size for each in files.values())
+    with pool.session(name, print) as session:
+        session.put({**given, **files})
+        # The driver writes to its cache, and files of the device's store are read-only.
+        session.run("copy", ["cp", "-r", "cache", "own"], LIMIT)
+        session.run("mode", ["chmod", "-R", "u+w", "own"], LIMIT)
+        found["sent_again_ms"] = median(session, model, "again", "CUDA_CACHE_PATH=HERE/own")
     return found
+
+
+def median(session: Any, model: str, name: str, env: str) -> float:
+    """Return the median milliseconds to the first output, of several processes."""
+    return statistics.median(process(session, f"{name}{turn}", model, [], env)["first_ms"] for turn in range(PROCESSES))
 
 
 def main() -> int:
