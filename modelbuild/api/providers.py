@@ -74,11 +74,13 @@ class Check(Provider):
 @dataclass(frozen=True, slots=True)
 class Sensitivity(Provider):
     """The report that `modelbuild quantize-report` builds and prints, and `modelbuild build` does not: the error of a
-    quantized model by layer, as JSON described in docs/reference/cli.md."""
+    quantized model by layer, as JSON described in docs/reference/cli.md. A model with several methods has one for each,
+    with its name."""
 
     made_by: ClassVar[tuple[str, ...]] = ("quantized_model",)
 
     report: DerivedArtifact
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)

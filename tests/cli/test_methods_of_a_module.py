@@ -164,6 +164,15 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     assert (product["method"], product["backend"]) == ("classify", "portable")
     assert {each["id"].partition(".")[0] for each in delegation["partitions"]} == {"classify", "embed"}
 
+    ended = module.run("quantize-report", "//:quantized", "--method=embed", "--json")
+    assert (ended.code, [each["name"] for each in ended.json["layers"]]) == (0, ["backbone"]), ended.err
+    for arguments, problem in {
+        (): "//:quantized has several methods; expected --method with one of: classify, embed",
+        ("--method=embod",): "no method 'embod'; methods: classify, embed; did you mean 'embed'?",
+    }.items():
+        ended = module.run("quantize-report", "//:quantized", *arguments)
+        assert (ended.code, ended.err.splitlines()[-1]) == (2, f"error: {problem}")
+
     # A change of one method quantizes this method alone.
     module.edit("BUILD.toml", "max = 4", "max = 5")
     ran = module.ran("//:int8_program")

@@ -89,11 +89,13 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
     contents = contents_of_methods(ctx.label.name, license, quantized, tuple(used))
     files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
+    reports = tuple(each.sensitivity() for each in made.values())
     if methods:
         eager = {name: _eager(methods[name].eager, each) for name, each in quantized.items()}
-        return ModelMethods({name: ModelMethod(quantized[name], eager[name]) for name in quantized}), files, contents
+        several = ModelMethods({name: ModelMethod(quantized[name], eager[name]) for name in quantized})
+        return several, files, contents, *reports
     given = [each for each in ctx.providers(attrs.model) if isinstance(each, EagerModel)]
-    return quantized[""], *(_eager(each, quantized[""]) for each in given), files, contents, made[""].sensitivity()
+    return quantized[""], *(_eager(each, quantized[""]) for each in given), files, contents, *reports
 
 
 def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedModel]) -> None:
@@ -242,8 +244,9 @@ class _Quantization:
             tools=(*_tools(self._recipe), *_READERS),
             plugins=_plugins(self._recipe),
             model=self._of,
+            method=self._method,
         )
-        return Sensitivity(actions.declare(self._ctx))
+        return Sensitivity(actions.declare(self._ctx), self._method)
 
 
 def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:

@@ -27,6 +27,7 @@ class SensitivityActions:
     tools       distributions that the steps use
     plugins     the modules of the quantizers
     model       the model's label, for descriptions
+    method      the name of the model's method; '' for a model with `forward` alone
     """
 
     program: Mapping[str, Artifact]
@@ -36,11 +37,16 @@ class SensitivityActions:
     tools: tuple[str, ...]
     plugins: Sequence[str]
     model: str
+    method: str = ""
+
+    def _named(self, action: str) -> str:
+        return f"{action}:{self.method}" if self.method else action
 
     def declare(self, ctx: Expander) -> DerivedArtifact:
         """Return the report."""
         layers = ctx.action(
             "layers",
+            name=self._named("layers"),
             step="layers",
             inputs=self.program,
             outputs=[Output("layers", "layers.json")],
@@ -55,7 +61,7 @@ class SensitivityActions:
         def measure(ctx: Expander, data: bytes) -> Mapping[str, Artifact]:
             return {"report": self.rank(ctx, layers, json.loads(data))}
 
-        return ctx.expand(reads=layers, promises=[_REPORT], then=measure, name="sensitivity")["report"]
+        return ctx.expand(reads=layers, promises=[_REPORT], then=measure, name=self._named("sensitivity"))["report"]
 
     def rank(self, ctx: Expander, listed: Artifact, layers: Layers) -> Artifact:
         """Declare the measurements of the recipe and of each layer alone; return the report about them."""
@@ -72,7 +78,7 @@ class SensitivityActions:
             without = self._measure(ctx, self._without(left), f"all but {len(left)}")
             return {"report": self._report(ctx, "complete", {"report": ranked, "without": without})}
 
-        return ctx.expand(reads=ranked, promises=[_REPORT], then=complete, name="leave")["report"]
+        return ctx.expand(reads=ranked, promises=[_REPORT], then=complete, name=self._named("leave"))["report"]
 
     def _alone(self, layer: Layer) -> list[UsedQuantizer]:
         """Return the tables that quantize a layer, for this layer alone. They lack the lists of submodules, so that a
@@ -94,7 +100,7 @@ class SensitivityActions:
     def _measure(self, ctx: Expander, quantizers: Sequence[UsedQuantizer], layer: str = "") -> DerivedArtifact:
         return ctx.action(
             "measure",
-            name=f"measure:{layer}" if layer else "measure",
+            name=self._named("measure") + (f":{layer}" if layer else ""),
             step="measure",
             inputs={**self.program, "signature": self.signature, **self.samples},
             outputs=[Output("measured", "measured.json")],
@@ -109,7 +115,7 @@ class SensitivityActions:
     def _report(self, ctx: Expander, name: str, inputs: Mapping[str, Artifact | Sequence[Artifact]]) -> DerivedArtifact:
         return ctx.action(
             "sensitivity",
-            name=name,
+            name=self._named(name),
             step="sensitivity",
             inputs=inputs,
             outputs=[_REPORT],

@@ -15,9 +15,10 @@ from modelbuild.cli.options import building
 @click.option(
     "--layers", type=click.IntRange(0), default=20, metavar="N", help="List the N most sensitive layers (20)."
 )
+@click.option("--method", default="", metavar="NAME", help="The method, of a model with several.")
 @building
 @click.pass_obj
-def command(settings: Settings, target: str, layers: int, flags: Flags) -> int:
+def command(settings: Settings, target: str, layers: int, method: str, flags: Flags) -> int:
     """Print the error of a quantized model by layer, and the layers to leave in floating point.
 
     TARGET is a quantized_model. Each layer is quantized alone, by an action of its own.
@@ -26,11 +27,12 @@ def command(settings: Settings, target: str, layers: int, flags: Flags) -> int:
     import sys
     from dataclasses import replace
 
-    from modelbuild.api.providers import Sensitivity
+    from modelbuild.actions import Artifact
+    from modelbuild.api.providers import Provider, Sensitivity
     from modelbuild.build.request import make_request
     from modelbuild.build.side_files import build_side_files
     from modelbuild.cli.targets.one_program import label_of
-    from modelbuild.errors import ExitCode
+    from modelbuild.errors import ExitCode, UsageError, did_you_mean
     from modelbuild.lines import one_line
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
@@ -41,10 +43,27 @@ def command(settings: Settings, target: str, layers: int, flags: Flags) -> int:
     label = str(label_of(target, workspace.package_of(settings.directory)))
     request = replace(make_request(workspace, settings.directory, (label,), flags), keep_going=True)
     nothing = f"{label} has no report about its layers; expected a quantized_model"
+    methods: list[str] = []
+
+    def files_of(provider: Provider) -> tuple[Artifact, ...]:
+        if not isinstance(provider, Sensitivity):
+            return ()
+        methods.append(provider.method)
+        return (provider.report,) if provider.method == method else ()
+
     with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
-        code, contents = build_side_files(
-            workspace, request, reporter, lambda each: (each.report,) if isinstance(each, Sensitivity) else (), nothing
-        )
+        try:
+            code, contents = build_side_files(workspace, request, reporter, files_of, nothing)
+        except UsageError:
+            if not methods or method in methods:
+                raise
+            if not any(methods):
+                raise UsageError(f"{label} has one method; expected no --method") from None
+            if not method:
+                message = f"{label} has several methods; expected --method with one of: {', '.join(methods)}"
+                raise UsageError(message) from None
+            known = f"methods: {', '.join(methods)}{did_you_mean(method, methods)}"
+            raise UsageError(f"no method '{method}'; {known}") from None
     if code != ExitCode.OK:
         return code
     report = read_sensitivity(label, contents[label])
