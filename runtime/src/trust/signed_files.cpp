@@ -53,7 +53,7 @@ fs::path SignedFiles::program(const fs::path& path) {
     return only_program(path);
   }
   const fs::path place = normal(path);
-  const fs::path named = path.parent_path() / kProgram / (place.filename().string() + ".pte");
+  fs::path named = path.parent_path() / kProgram / (place.filename().string() + ".pte");
   if (fs::exists(path, error) || !fs::is_regular_file(named, error)) return path;
   if (!keys_.empty()) check_folder(place.parent_path());
   return named;
