@@ -71,3 +71,41 @@ def test_copies_and_infinite_padding_run(tmp_path: Path) -> None:
     assert "finite" in made.nodes("portable")["aten.constant_pad_nd.default"]
     for found, wanted in zip(_load_for_executorch(str(made.pte)).forward([x]), module(x), strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+class Normalized(nn.Module):
+    """Batch normalizations without weights, of one size and of another: executorch gives them one name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.BatchNorm2d(4, affine=False), nn.BatchNorm2d(4, affine=False)
+        self.third = nn.BatchNorm1d(6, affine=False)
+        self.layer = nn.Conv2d(4, 6, 8)
+        for norm in (self.first, self.second, self.third):
+            norm.running_mean.uniform_(-0.5, 0.5)
+            norm.running_var.uniform_(0.5, 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.layer(self.second(self.first(x).relu()).relu()).relu()
+        return self.third(found.flatten(1))
+
+
+def test_batch_normalizations_without_weights_run(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module, x = Normalized().eval().requires_grad_(False), torch.randn(2, 4, 8, 8)
+    made = run_steps(torch.export.export(module, (x,)), tmp_path / "made")
+    assert not made.nodes("portable")
+    torch.testing.assert_close(_load_for_executorch(str(made.pte)).forward([x])[0], module(x))
+
+
+class Many(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * 2).reshape(1, 2, 1, 2, 1, 2, 2).permute(1, 0, 2, 3, 4, 6, 5) + x.reshape(2, 1, 1, 2, 1, 2, 2)
+
+
+def test_tensors_of_more_dimensions_than_xnnpack_has_run(tmp_path: Path) -> None:
+    x = torch.randn(4, 4)
+    made = run_steps(torch.export.export(Many(), (x,)), tmp_path / "made")
+    assert made.nodes("portable")["aten.add.Tensor"] == "XNNPACK's tensors have at most 6 dimensions"
+    assert "aten.mul.Tensor" in made.nodes("xnnpack")
+    torch.testing.assert_close(_load_for_executorch(str(made.pte)).forward([x])[0], Many()(x))

@@ -14,7 +14,8 @@ PRIVATE = (
     "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
     "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
-    # Called or overridden (partitioning.py, compile.py).
+    # Called or overridden (partitioning.py, normalization.py, compile.py).
+    "executorch.backends.transforms.utils:create_constant_placeholder",
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
     "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
     "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.generate_partitions",
@@ -22,6 +23,7 @@ PRIVATE = (
     "executorch.backends.xnnpack.utils.quant_utils:IS_IMPLICIT_Q_DQ_TAG",
     "executorch.backends.xnnpack.utils.quant_utils:is_dequant",
     "executorch.backends.xnnpack.utils.quant_utils:is_quant",
+    "executorch.backends.xnnpack.utils.xnnpack_constants:XNN_MAX_TENSOR_DIMS",
     "executorch.backends.xnnpack.xnnpack_preprocess:XnnpackBackend.preprocess",
     "executorch.exir.backend.canonical_partitioners.config_partitioner:format_target_name",
 )

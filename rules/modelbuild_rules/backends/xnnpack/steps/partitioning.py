@@ -18,6 +18,7 @@ from executorch.backends.xnnpack.partition.config.gemm_configs import GEMMConfig
 from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.utils.quant_utils import IS_IMPLICIT_Q_DQ_TAG, is_dequant, is_quant
+from executorch.backends.xnnpack.utils.xnnpack_constants import XNN_MAX_TENSOR_DIMS
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 from executorch.exir.backend.utils import WhyNoPartition
@@ -25,6 +26,7 @@ from executorch.exir.backend.utils import WhyNoPartition
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
+from modelbuild_rules.backends.xnnpack.steps.normalization import with_weights
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 _PRECISIONS = {
@@ -51,6 +53,12 @@ def _is_only_user(node: Any) -> str:
 def _is_finite(node: Any) -> str:
     finite = len(node.args) < 3 or math.isfinite(node.args[2])
     return "" if finite else "XNNPACK's file format has only finite numbers"
+
+
+def _has_few_dimensions(node: Any) -> str:
+    values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+    many = any(isinstance(value, torch.Tensor) and value.dim() > XNN_MAX_TENSOR_DIMS for value in values)
+    return f"XNNPACK's tensors have at most {XNN_MAX_TENSOR_DIMS} dimensions" if many else ""
 
 
 _CONSTRAINTS = {
@@ -84,6 +92,7 @@ class _Partitioner(XnnpackPartitioner):
             elif config.target_name in _CONSTRAINTS:
                 constraint = _CONSTRAINTS[config.target_name]
                 config.check_constraints = partial(self._check, constraint, config.check_constraints)
+            config.check_constraints = partial(self._check, _has_few_dimensions, config.check_constraints)
 
     def _check(self, constraint: Callable[[Any], str], check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
         why = constraint(node)
@@ -124,8 +133,9 @@ class _XnnpackPartitioning(Partitioning):
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
 
     def prepare(self, program: Any) -> Any:
-        """Make default strides and paddings of poolings, and dimensions of maxima, explicit, as executorch's code for
-        XNNPACK expects."""
+        """Make default strides and paddings of poolings, dimensions of maxima, and weights of batch normalizations
+        explicit, as executorch's code for XNNPACK expects."""
+        with_weights(program)
         for module in program.graph_module.modules():
             for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
                 if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.avg_pool2d.default):

@@ -157,19 +157,24 @@ def _transposed_convolved(
     count = x.shape[2]
     images = x.transpose(1, 2).flatten(0, 1)
     made = conv_transpose2d(images, weight, None, step[1:], ends[1:], more[1:], groups, space[1:])
-    # From here: batch, channels, depth of the weight, slices, rows, columns.
-    made = made.unflatten(0, (x.shape[0], count)).unflatten(2, (-1, depth)).permute(0, 2, 3, 1, 4, 5)
+    # From here: batch, slices, channels, depth of the weight, rows, columns.
+    made = made.unflatten(0, (x.shape[0], count)).unflatten(2, (-1, depth))
     if step[0] == depth and space[0] == 1:
-        whole = made.transpose(2, 3).flatten(2, 3)  # the slices that each slice makes do not overlap
+        whole = made.permute(0, 2, 1, 3, 4, 5).flatten(2, 3)  # the slices that each slice makes do not overlap
     else:
-        apart = pad(made.unsqueeze(4), (0, 0, 0, 0, 0, step[0] - 1)).flatten(3, 4)
-        apart = apart[:, :, :, : step[0] * (count - 1) + 1]
         shifts = [first * space[0] for first in range(depth)]
-        slices = [pad(apart[:, :, at], (0, 0, 0, 0, by, shifts[-1] - by)) for at, by in enumerate(shifts)]
+        slices = [_apart(made[:, :, :, at], step[0], by, shifts[-1] - by) for at, by in enumerate(shifts)]
         whole = sum(slices[1:], slices[0])
     last = whole.shape[2] - ends[0] + more[0]
     whole = pad(whole, (0, 0, 0, 0, 0, max(more[0] - ends[0], 0)))[:, :, ends[0] : last]
     return whole if bias is None else whole + bias.reshape(-1, 1, 1, 1)
+
+
+def _apart(slices: Tensor, step: int, before: int, after: int) -> Tensor:
+    """Return slices (batch, slices, channels, rows, columns) as volumes with zeros between and around."""
+    spread = pad(slices.unsqueeze(2), (0, 0, 0, 0, 0, 0, 0, step - 1)).flatten(1, 2) if step > 1 else slices
+    spread = spread[:, : step * (slices.shape[1] - 1) + 1]
+    return pad(spread.transpose(1, 2), (0, 0, 0, 0, before, after))
 
 
 def _each(numbers: Any) -> tuple[int, ...]:
