@@ -28,9 +28,16 @@ def of(reduction: str, dim: int = 0, include_self: bool = True) -> Callable[...,
     return lambda x, index, source: torch.index_reduce(x, dim, index, source, reduction, include_self=include_self)
 
 
+def resized(**how: Any) -> Callable[..., Tensor]:
+    return lambda x: nn.functional.interpolate(x, mode="bicubic", antialias=True, **how)
+
+
 @pytest.mark.parametrize(
     ("function", "inputs"),
     [
+        (resized(size=(5, 7)), (torch.rand(1, 2, 11, 9),)),
+        (resized(size=(16, 4)), (torch.rand(2, 1, 7, 13, dtype=torch.float64),)),
+        (resized(scale_factor=(0.4, 1.7)), (torch.rand(1, 3, 14, 10),)),
         *(
             (of(reduction, dim, include_self), (torch.rand(4, 4), torch.tensor([3, 0, 3, 1]), torch.rand(4, 4)))
             for reduction in ("prod", "mean", "amax", "amin")
@@ -56,6 +63,7 @@ def test_the_same_values_without_the_operators(function: Callable[..., Any], inp
     for node in program.graph.nodes:
         assert node.target not in (torch.ops.aten.index_reduce.default, torch.ops.aten.searchsorted.Scalar)
         assert node.target != torch.ops.aten.bucketize.Scalar
+        assert "bicubic" not in str(node.target)
         if node.target in (torch.ops.aten.searchsorted.Tensor, torch.ops.aten.bucketize.Tensor):
             assert len({each.meta["val"].dtype for each in node.args[:2]}) == 1
 

@@ -5,6 +5,7 @@
 | index_reduce | scatter_reduce, with its index repeated along the other dimensions |
 | searchsorted and bucketize of a number | the same of a tensor |
 | searchsorted and bucketize of two types | the same of one type, which holds both |
+| bicubic interpolation with antialiasing | products with matrices of weights |
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+from modelbuild_rules.program.steps.lowering.rewrites.resizing import bicubic, bicubic_of_sizes_or_factors
 
 aten = torch.ops.aten
 
@@ -88,6 +90,8 @@ def _of_one_type(sequence: Tensor, values: Any) -> tuple[Tensor, Tensor]:
 
 
 _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
+    aten._upsample_bicubic2d_aa.default: bicubic,
+    aten._upsample_bicubic2d_aa.vec: bicubic_of_sizes_or_factors,
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
     aten.index_reduce.default: _index_reduce,
