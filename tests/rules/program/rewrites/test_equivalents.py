@@ -35,6 +35,9 @@ def resized(**how: Any) -> Callable[..., Tensor]:
 @pytest.mark.parametrize(
     ("function", "inputs"),
     [
+        (torch.ops.aten._is_all_true, (ROWS < 6,)),
+        (torch.ops.aten._is_any_true, (ROWS > 6,)),
+        (torch.ops.aten._is_all_true, (ROWS < 7,)),
         (resized(size=(5, 7)), (torch.rand(1, 2, 11, 9),)),
         (resized(size=(16, 4)), (torch.rand(2, 1, 7, 13, dtype=torch.float64),)),
         (resized(scale_factor=(0.4, 1.7)), (torch.rand(1, 3, 14, 10),)),
@@ -64,6 +67,7 @@ def test_the_same_values_without_the_operators(function: Callable[..., Any], inp
         assert node.target not in (torch.ops.aten.index_reduce.default, torch.ops.aten.searchsorted.Scalar)
         assert node.target != torch.ops.aten.bucketize.Scalar
         assert "bicubic" not in str(node.target)
+        assert "_true" not in str(node.target)
         if node.target in (torch.ops.aten.searchsorted.Tensor, torch.ops.aten.bucketize.Tensor):
             assert len({each.meta["val"].dtype for each in node.args[:2]}) == 1
 

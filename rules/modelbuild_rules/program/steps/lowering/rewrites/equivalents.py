@@ -6,6 +6,7 @@
 | searchsorted and bucketize of a number | the same of a tensor |
 | searchsorted and bucketize of two types | the same of one type, which holds both |
 | bicubic interpolation with antialiasing | products with matrices of weights |
+| the questions of `torch._check` whether all or some values are true | `any` |
 """
 
 from __future__ import annotations
@@ -89,7 +90,17 @@ def _of_one_type(sequence: Tensor, values: Any) -> tuple[Tensor, Tensor]:
     return sequence.to(kind), torch.full((), values, dtype=kind)
 
 
+def _is_all_true(x: Tensor) -> Any:
+    return aten.logical_not(aten.any.default(aten.logical_not(x)))
+
+
+def _is_any_true(x: Tensor) -> Any:
+    return aten.any.default(x)
+
+
 _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
+    aten._is_all_true.default: _is_all_true,
+    aten._is_any_true.default: _is_any_true,
     aten._upsample_bicubic2d_aa.default: bicubic,
     aten._upsample_bicubic2d_aa.vec: bicubic_of_sizes_or_factors,
     aten.bucketize.Scalar: _bucketize_number,
