@@ -60,7 +60,7 @@ def test_the_detector_is_built_and_run(programs: Path, repository: Path, tmp_pat
     workspace.copy_in(repository / "examples")
     workspace.edit("MODELBUILD.toml", "[build]\n", '[build]\ntoolchain = "@modelbuild//toolchains:xnnpack"\n')
     workspace.program = [str(programs / "modelbuild")]
-    environment = {"PATH": path, "UV_CACHE_DIR": str(tmp_path / "uv")}
+    environment = {"PATH": path, "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(tmp_path / "uv"))}
     built = workspace.run("build", "//models:detector", **environment)
     assert built.code == 0, built.err
     outputs = tmp_path / "outputs"
