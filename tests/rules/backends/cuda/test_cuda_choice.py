@@ -7,11 +7,13 @@ import zipfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.kernels import choice
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates, merge
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, cost, fits, tile
@@ -59,6 +61,68 @@ def test_less_precision_is_faster() -> None:
     costs = [cost(Tile(128, 128, 64, 8, 3), each, H100) for each in (plain, replace(plain, tf32=True))]
     costs.append(cost(Tile(128, 128, 64, 8, 3), replace(plain, bytes=2), H100))
     assert costs[0] > 2 * costs[1] > 2 * costs[2]
+
+
+@pytest.mark.parametrize(
+    ("product", "faster", "slower"),
+    [
+        (Product(32768, 320, 1280, bytes=2), (128, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 58 and 98 us on an H200
+        (Product(32768, 320, 320, bytes=2), (128, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 28 and 36
+        (Product(1576, 2304, 768, bytes=2), (128, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 15 and 19
+        (Product(1576, 3072, 768, bytes=2), (64, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 21 and 28
+    ],
+)
+def test_short_rows_of_a_tile_cost_more_to_read(
+    product: Product, faster: tuple[int, ...], slower: tuple[int, ...]
+) -> None:
+    assert cost(Tile(*faster), product, H100) < cost(Tile(*slower), product, H100)
+
+
+def test_registers_limit_the_blocks_of_a_multiprocessor() -> None:
+    product = Product(12000, 384, 1536)
+    free, few, many = (cost(Tile(64, 64, 64, 8, 3), product, H100, 1, registers) for registers in (0, 64, 229))
+    assert free == few < many
+
+
+SPILLED, FAILED = 1, None
+
+
+@pytest.mark.parametrize(
+    ("compiled", "taken", "tried"),
+    [
+        ({0: (64, 0)}, 0, [0]),
+        ({0: (255, 0), 1: (64, 0)}, 1, [0, 1]),  # its registers make the cheapest one the dearest
+        ({0: (64, SPILLED), 1: (64, 0)}, 1, [0, 1]),
+        ({0: FAILED, 1: (64, 0)}, 1, [0, 1]),
+        ({0: (255, SPILLED), 1: (64, SPILLED), 2: FAILED}, 1, [0, 1, 2]),
+        ({0: FAILED, 1: FAILED, 2: FAILED}, 0, [0, 1, 2]),
+    ],
+)
+def test_the_cheapest_template_that_compiles_well_is_taken(
+    compiled: dict[int, Any], taken: int, tried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def compile_template(template: Any) -> Any:
+        seen.append(template.number)
+        if compiled[template.number] is FAILED:
+            return None
+        registers, spills = compiled[template.number]
+        return SimpleNamespace(launchers=[SimpleNamespace(n_regs=registers, n_spills=spills)])
+
+    sizes = [(64, 64, 64, 8, 3), (64, 128, 32, 4, 3), (32, 32, 32, 4, 1)]
+    templates = [
+        SimpleNamespace(
+            name=f"triton_mm_{n}",
+            number=n,
+            log_info={"tile_shape": f"({rows}, {depth}, {columns})", "num_warps": warps, "num_stages": stages},
+        )
+        for n, (rows, columns, depth, warps, stages) in enumerate(sizes)
+    ]
+    monkeypatch.setattr(choice, "_product", lambda template: (Product(12000, 384, 384), 1))
+    monkeypatch.setattr(choice, "_compiled", compile_template)
+    index, ranked = Chooser(H100, Tuning())._by_cost(templates)
+    assert (index, ranked, seen) == (taken, [0, 1, 2], tried)
 
 
 def test_the_depth_of_a_small_result_is_split() -> None:

@@ -1,7 +1,7 @@
 """Choose a template for a matrix product or convolution: by a tuning file, or by estimated cost.
 
-By cost, the choice is the cheapest template that compiles for the GPU, fits its shared memory and spills no registers.
-If all of the cheapest few spill, it is the first of them.
+By cost, the choice is the cheapest template that compiles for the GPU, fits its shared memory and spills no registers,
+given the registers that it takes. If all of the cheapest few spill, it is the cheapest of them.
 """
 
 from __future__ import annotations
@@ -116,14 +116,17 @@ class Chooser:
         product, split = _product(templates[0])
         costs = [cost(tile(each.log_info), product, self._gpu, split) for each in templates]
         ranked = sorted(range(len(templates)), key=lambda index: (costs[index], index))
-        spilling = None
-        for index, kernel in self._compiled(templates, ranked[:TRIED]):
+        best = (True, math.inf, ranked[0])
+        for number, (index, kernel) in enumerate(self._compiled(templates, ranked[:TRIED]), 1):
             if kernel is None:
                 continue
-            if not any(launcher.n_spills for launcher in kernel.launchers):
-                return index, ranked
-            spilling = index if spilling is None else spilling
-        return ranked[0] if spilling is None else spilling, ranked
+            registers = max(int(launcher.n_regs) for launcher in kernel.launchers)
+            actual = cost(tile(templates[index].log_info), product, self._gpu, split, registers)
+            best = min(best, (any(launcher.n_spills for launcher in kernel.launchers), actual, index))
+            # Registers only add to the costs of the others.
+            if not best[0] and all(best[1] <= costs[other] for other in ranked[number:TRIED]):
+                break
+        return best[2], ranked
 
     def _compiled(self, templates: Sequence[Any], indices: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Yield each index with its candidate's compiled kernel; None if it does not compile."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-_REGISTERS = 65536
+REGISTERS = 65536  # of a multiprocessor
 _MIB, _GIB = 1 << 20, 1 << 30
 
 
@@ -38,7 +38,7 @@ class Gpu:
             minor=self.capability % 10,
             total_memory=self.memory,
             multi_processor_count=self.processors,
-            regs_per_multiprocessor=_REGISTERS,
+            regs_per_multiprocessor=REGISTERS,
             max_threads_per_multi_processor=self.threads,
             max_threads_per_block=1024,
             warp_size=32,
@@ -60,7 +60,7 @@ class Gpu:
         return {
             "max_shared_mem": self.shared_memory,
             "multiprocessor_count": self.processors,
-            "max_num_regs": _REGISTERS,
+            "max_num_regs": REGISTERS,
             "warpSize": 32,
             "sm_clock_rate": 1,
             "mem_clock_rate": 1,
@@ -102,4 +102,4 @@ def common_gpu(capabilities: Iterable[int]) -> Gpu:
 
 def registers_allow(registers: int) -> int:
     """Return the maximum number of threads per block for a number of registers per thread."""
-    return min(1024, _REGISTERS // max(registers, 1) // 32 * 32)
+    return min(1024, REGISTERS // max(registers, 1) // 32 * 32)
