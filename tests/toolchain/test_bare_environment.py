@@ -70,3 +70,55 @@ def test_the_detector_is_built_and_run(programs: Path, repository: Path, tmp_pat
     assert "output scores: float32[1]" in ran.out  # it finds the face
     tested = workspace.test("//models:detector_test", **environment)
     assert [each["status"] for each in tested.values()] == ["passed"]
+
+
+NET = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 4)
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.linear(x))
+"""
+CUDA = """
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+seed = 0
+inputs = [{ name = "x", shape = [4, 8], dtype = "float32" }]
+[[backend_stack]]
+name = "cuda"
+backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+toolchain = "@modelbuild//toolchains:cuda"
+[[device_target]]
+name = "rtx"
+arch = "x86_64"
+compute_capability = ["8.6"]
+[[device_target]]
+name = "orin"
+arch = "aarch64"
+compute_capability = ["8.7"]
+[[pte_program]]
+name = "{device}_program"
+matrix.device = ["rtx", "orin"]
+model = ":net"
+stack = ":cuda"
+device = ":{device}"
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_programs_for_cuda_are_built_for_two_architectures(programs: Path, tmp_path: Path, path: str) -> None:
+    """With the compilers, headers and Triton of @modelbuild//toolchains:cuda alone. Needs an index, 14 GB of disk, and
+    minutes."""
+    workspace = Workspace(tmp_path / "work", {"MODELBUILD.toml": "", "BUILD.toml": CUDA, "net.py": NET})
+    workspace.program = [str(programs / "modelbuild")]
+    environment = {"PATH": path, "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(tmp_path / "uv"))}
+    built = workspace.run("build", "//:rtx_program", "//:orin_program", **environment)
+    assert built.code == 0, built.err
+    for device in ("rtx", "orin"):
+        assert (workspace.root / f"modelbuild-out/{device}/{device}_program/{device}_program.pte").stat().st_size > 1000
