@@ -20,7 +20,8 @@ class Partitioning:
     annotations  keys of nodes' meta with data from its partitioner for its compiler
     passes       passes on the edge program, which run before any backend is offered nodes
     on_gpu       true if its partitions run on a GPU
-    leaves_quantized  true if it leaves operators on quantized values to the backends after it in a stack
+    leaves_quantized
+                 true if it leaves operators on quantized values to the backends after it in a stack
     unrolls      the most steps of a recurrent net that are unrolled if it is the first of a stack. By default few: the
                  program then needs no kernel library and runs on any runtime of ExecuTorch
     """

@@ -197,7 +197,8 @@ def _listed(facts: Sequence[Fact]) -> str:
     """Return a text that lists operators, each with one of its nodes."""
     each = list({fact.op: fact for fact in reversed(facts)}.values())[::-1]
     shown = [f"{fact.op} ({about(fact)})" for fact in each[:SHOWN]]
-    more = [f"{len(each) - SHOWN} more operators"] if len(each) > SHOWN else []
+    rest = len(each) - SHOWN
+    more = [f"{rest} more operator{'s' * (rest > 1)}"] if rest > 0 else []
     return ", ".join(shown + more)
 
 
