@@ -63,21 +63,6 @@ def test_less_precision_is_faster() -> None:
     assert costs[0] > 2 * costs[1] > 2 * costs[2]
 
 
-@pytest.mark.parametrize(
-    ("product", "faster", "slower"),
-    [
-        (Product(32768, 320, 1280, bytes=2), (128, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 58 and 98 us on an H200
-        (Product(32768, 320, 320, bytes=2), (128, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 28 and 36
-        (Product(1576, 2304, 768, bytes=2), (128, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 15 and 19
-        (Product(1576, 3072, 768, bytes=2), (64, 128, 64, 4, 3), (64, 128, 32, 4, 3)),  # 21 and 28
-    ],
-)
-def test_short_rows_of_a_tile_cost_more_to_read(
-    product: Product, faster: tuple[int, ...], slower: tuple[int, ...]
-) -> None:
-    assert cost(Tile(*faster), product, H100) < cost(Tile(*slower), product, H100)
-
-
 def test_registers_limit_the_blocks_of_a_multiprocessor() -> None:
     product = Product(12000, 384, 1536)
     free, few, many = (cost(Tile(64, 64, 64, 8, 3), product, H100, 1, registers) for registers in (0, 64, 229))

@@ -2,8 +2,7 @@
 
 The cost is in cycles. Tiles are distributed over the multiprocessors, several to each; a tile loops over its part of
 the depth, and a step of the loop takes as long as its products, its loads or the memory's latency, whichever is
-longest. The rates were fitted to 7,536 times on an NVIDIA H200 by benchmarks/gpu/cuda_tiles.py, and those of loads and
-products in 16 bits then to 10 products of a batch of 8, of which its products have few.
+longest. The rates were fitted to 7,536 times on an NVIDIA H200 by benchmarks/gpu/cuda_tiles.py.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class Rates:
     loaded    bytes per cycle that are read
     written   bytes per cycle that are written
     begin     cycles of a kernel's start and end
-    row       bytes that reading one row or column of a tile costs in addition to its own
     """
 
     latency: float
@@ -38,13 +36,12 @@ class Rates:
     loaded: float
     written: float
     begin: float
-    row: float = 0
 
 
 RATES = {
     "fp32": Rates(1803, 645, 158, 20.4, 13.3, 4112),  # as three products of TF32
     "tf32": Rates(865, 227, 624, 50.4, 11.3, 4074),
-    "half": Rates(7, 180, 1400, 67, 14.1, 4336, 64),
+    "half": Rates(7, 180, 975, 47.4, 14.1, 4336),
 }
 _SUM_BEGIN, _SUM_BYTES = 2600, 8  # cycles, and bytes per cycle, of the kernel that adds the parts of a depth
 
@@ -118,10 +115,11 @@ def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int 
     resident = min(math.ceil(blocks / gpu.processors), most)
     rounds = math.ceil(blocks / (gpu.processors * most))
     products = tile.rows * tile.columns * tile.depth / (rates.products * gpu.products)
-    loads = (tile.rows + tile.columns) * (tile.depth * product.bytes + rates.row) / rates.loaded
+    loads = (tile.rows + tile.columns) * tile.depth * product.bytes / rates.loaded
     # A block of few warps cannot use all of a multiprocessor.
     alone = rates.step + max(products * max(1, 4 / tile.warps), loads, rates.latency / max(1, tile.stages - 1))
-    # With two stages they take turns.
+    # With two stages they take turns. The rates were fitted to tiles of three and more; of two, kernels in float16 took
+    # 1,225 and 6,140 cycles a step, and this sum gives 1,461 and 6,378.
     shared = max(products, loads) if tile.stages > 2 else products + loads + rates.step
     steps = math.ceil(tile.steps(product) / split)
     cycles = rates.begin + rounds * (rates.latency + steps * max(alone, resident * shared))

@@ -38,9 +38,6 @@ TILES = tuple(
     )
 )
 
-LARGE_TILES = (Tile(64, 128, 64, 4, 3), Tile(128, 128, 64, 4, 3))
-"""Tiles for 16 bits as well; in 32 bits they take too many registers."""
-
 SPLITS = (1, 2, 4, 8, 16)
 CANDIDATES = 8
 """The number of tiles, the cheapest, to choose from."""
@@ -160,8 +157,7 @@ def _static(*sizes: Any) -> bool:
 
 def _tiles(product: Product, gpu: Gpu) -> tuple[int, list[Tile]]:
     """Return the number of parts of the cheapest tile, and the cheapest tiles for that number."""
-    tiles = (*TILES, *LARGE_TILES) if product.bytes == 2 else TILES
-    fitting = [tile for tile in tiles if fits(tile, product, gpu)] or [TILES[0]]
+    fitting = [tile for tile in TILES if fits(tile, product, gpu)] or [TILES[0]]
     costs = {
         (cost(tile, product, gpu, split), split, n): tile
         for n, tile in enumerate(fitting)
