@@ -139,14 +139,12 @@ def test_a_stack_decides_who_computes_and_not_what(workspace: Examples, tmp_path
     assert tested == {f"//models:classifier_{stack}_test": [f"drawn[{n}]" for n in range(3)] for stack in outputs}
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_detector_with_8_bit_layers_finds_the_same_face_in_half_the_bytes(workspace: Examples) -> None:
     cases = workspace.passed("//models:detector_int8_test")
     assert cases == {"//models:detector_int8_test": ["astronaut", "max_bytes"]}
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 @torch.no_grad()
 def test_the_language_model_generates_the_tokens_of_eager_pytorch(workspace: Examples) -> None:
@@ -172,7 +170,6 @@ def test_the_language_model_generates_the_tokens_of_eager_pytorch(workspace: Exa
     assert sum(one == other for one, other in zip(found["llm_int8"], found["eager"], strict=True)) > 16
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_heads_of_a_backbone_are_methods_of_one_program(workspace: Examples) -> None:
     """Of two programs it would be the sum: the backbone is there once."""
