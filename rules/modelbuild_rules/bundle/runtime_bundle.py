@@ -63,10 +63,6 @@ EXAMPLE = """
 [[runtime_bundle]]
 name = "net_bundle"
 program = ":net_program"
-
-[[runtime_bundle]]
-name = "both_bundle"
-programs = { net = ":net_program", other = ":other_program" }
 """
 
 
