@@ -83,6 +83,7 @@ class Casd:
                     *self.within,
                     self.programs / "buildbox-casd",
                     f"--bind=127.0.0.1:{self.port}",
+                    "--reserved=64M",  # its 2G evict what a build needs if the disk is almost full
                     *self.options,
                     self.folder,
                 ],
