@@ -40,6 +40,14 @@ def names(nodes: list[Any]) -> list[str]:
     return [str(each).partition(".")[2] for each in plain]
 
 
+def result(node: Any) -> Tensor:
+    """Return a tensor of a node's shape; that of a view has the strides that it has in a program."""
+    if not isinstance(node.target, torch._ops.OpOverload) or node.op != "call_function":
+        return torch.empty(node.meta["val"].shape)
+    given: Tensor = node.target(result(node.args[0]), *node.args[1:])
+    return given
+
+
 class Layer(nn.Module):
     """Attention as torchvision's encoders have it: a contiguous copy of the three inputs, then views of it."""
 
@@ -52,8 +60,9 @@ class Layer(nn.Module):
         return result
 
 
-def test_inputs_and_output_are_views(fused: Any) -> None:
-    made = fused(Layer(), torch.randn(1, 9, 32))
+@pytest.mark.parametrize("batch", [1, 3])
+def test_inputs_and_output_are_views(batch: int, fused: Any) -> None:
+    made = fused(Layer(), torch.randn(batch, 9, 32))
     found = names(made)
     place = found.index("attention.default")
     # Before the product, the layer's input is copied, so that its rows are consecutive.
@@ -61,6 +70,9 @@ def test_inputs_and_output_are_views(fused: Any) -> None:
     assert not [name for name in before if "clone" in name or name == "select_copy.int"]
     assert found.count("select.int") == 3
     assert found[place + 1] == "permute.default"
+    # Each is a view of the product's output, whose rows have 96 elements.
+    for each in made[place].args[:3]:
+        assert result(each).stride()[1:] == (16, 96 * batch, 1)
 
 
 class Given(nn.Module):

@@ -45,6 +45,9 @@ def fuse_attention(program: Any, gpu: Gpu) -> None:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
         elif _rearranges(node):
+            if split := _split_heads(graph, node):
+                fused.update(split)
+                continue
             node.target = aten_operator(node.target)
             fused.add(node)
         elif node.target is operator.getitem:
@@ -52,8 +55,42 @@ def fuse_attention(program: Any, gpu: Gpu) -> None:
     program.graph_module.recompile()
 
 
+def _split_heads(graph: Any, node: Any) -> list[Any]:
+    """Replace a chain of nn.MultiheadAttention that `node` ends by two operators, which need no copy; return them.
+
+    The chain merges the batch and the heads, [queries, batch, heads * size] -> [queries, batch * heads, size] ->
+    [batch * heads, queries, size] -> [batch, heads, queries, size]. In the product's output, these dimensions are not
+    adjacent if the batch is more than 1.
+    """
+    if _operator(node) is not aten.view_copy.default or len(node.args[1]) != 4:
+        return []
+    exchanged = node.args[0]
+    if _operator(exchanged) is not aten.permute_copy.default or list(exchanged.args[1]) != [1, 0, 2]:
+        return []
+    merged = exchanged.args[0]
+    if _operator(merged) is not aten.view_copy.default:
+        return []
+    given = merged.args[0]
+    batch, heads, queries, size = node.meta["val"].shape
+    if merged.meta["val"].shape != (queries, batch * heads, size):
+        return []
+    if given.meta["val"].shape != (queries, batch, heads * size):
+        return []
+    sizes = [node.args[1][n] for n in (2, 0, 1, 3)]
+    with graph.inserting_before(node):
+        split = graph.call_function(aten.reshape.default, (given, sizes))
+        made = graph.call_function(aten.permute.default, (split, [1, 2, 0, 3]))
+    split.meta["val"] = given.meta["val"].reshape(queries, batch, heads, size)
+    made.meta["val"] = split.meta["val"].permute(1, 2, 0, 3)
+    node.replace_all_uses_with(made)
+    for each in (node, exchanged, merged):
+        if not each.users:
+            graph.erase_node(each)
+    return [split, made]
+
+
 def _operator(node: Any) -> Any:
-    return getattr(node.target, "_op", None)
+    return getattr(getattr(node, "target", None), "_op", None)
 
 
 def _rearranges(node: Any) -> bool:

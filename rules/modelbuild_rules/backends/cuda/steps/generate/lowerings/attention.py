@@ -146,7 +146,7 @@ def attention(
     stages: int,
 ) -> Tensor:
     """Return softmax(q k^T * scale + mask) v: [batch, heads, queries, size of values], stored with the heads of a query
-    side by side.
+    side by side, and batch and queries in the order that q has.
 
     q     [batch, heads, queries, size]; k and v have as many heads or a divisor of it
     mask  of booleans or to add; broadcast to [batch, heads, queries, keys]
@@ -154,7 +154,10 @@ def attention(
     """
     batch, heads, queries, size = q.shape
     keys, values = v.shape[2], v.shape[3]
-    out = q.new_empty(batch, queries, heads, values).transpose(1, 2)
+    if _queries_first(q):
+        out = q.new_empty(queries, batch, heads, values).permute(1, 2, 0, 3)
+    else:
+        out = q.new_empty(batch, queries, heads, values).transpose(1, 2)
     select, add = mask is not None and mask.dtype == torch.bool, mask is not None and mask.dtype != torch.bool
     strides = (0, 0, 0, 0)
     if mask is not None:
@@ -198,6 +201,13 @@ def attention(
         num_stages=stages,
     )
     return out
+
+
+def _queries_first(q: Tensor) -> bool:
+    """Return whether the batch is inside the queries, as in nn.MultiheadAttention, whose next product then has rows in
+    this order."""
+    steps = q.stride()[0], q.stride()[2]
+    return all(isinstance(each, int) for each in (q.shape[0], *steps)) and q.shape[0] > 1 and steps[0] < steps[1]
 
 
 def _outer_strides(x: Tensor) -> list[int]:
