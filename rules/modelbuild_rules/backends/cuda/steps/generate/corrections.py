@@ -1,4 +1,5 @@
-"""Correct Inductor's templates and choices where its own lead to wrong addresses or to kernels that the delegate lacks.
+"""Correct Inductor's templates and choices where its own lead to wrong addresses, slow kernels, or kernels that the
+delegate lacks.
 
 Uses private parts of torch; target_gpu.py applies the corrections, and lists the versions that they were checked on.
 """
@@ -11,6 +12,8 @@ from functools import partial
 from typing import Any
 
 import torch
+
+from modelbuild_rules.backends.cuda.steps.generate.epilogues import apart
 
 ALIGNED = re.compile(r"tl\.multiple_of\((\w+ % [A-Z]), BLOCK_[A-Z]\)")
 """A hint in templates that a block's rows (or columns), which begin again after the last one, start at multiples of
@@ -26,10 +29,12 @@ SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 
 def corrections() -> Iterator[tuple[Any, str, Any]]:
     """Yield owners and names of parts of Inductor, each with its replacement."""
     from torch._inductor import decomposition, lowering, select_algorithm, utils
+    from torch._inductor.choices import InductorChoices
     from torch._inductor.heuristics.template import triton as heuristics
 
     yield select_algorithm, "PartialRender", _without_false_hints(select_algorithm.PartialRender)
     yield heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles
+    yield InductorChoices, "can_fuse_vertical", apart(InductorChoices.can_fuse_vertical)
     for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
         corrected = _with_atomic_int64(getattr(utils, name))
         for module in (utils, lowering, decomposition):

@@ -64,6 +64,7 @@ PATCHED = (
     # Lowerings (lowerings/), and corrections (corrections.py).
     "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
     "torch._inductor.select_algorithm:PartialRender",
+    "torch._inductor.choices:InductorChoices.can_fuse_vertical",
     "torch._inductor.lowering:lowerings",
     "torch._inductor.decomposition:needs_fallback_due_to_atomic_add_limitations",
     "torch._inductor.decomposition:use_scatter_fallback",
@@ -89,6 +90,8 @@ USED = (
     "torch._inductor.ir:ExternKernel.require_channels_last",
     "torch._inductor.ir:FixedLayout",
     "torch._inductor.ir:Pointwise.create",
+    "torch._inductor.loop_body:LoopBody.get_all_read_expr",
+    "torch._inductor.loop_body:LoopBody.get_write_exprs",
     "torch._inductor.lowering:constant_boundary_condition",
     "torch._inductor.select_algorithm:SymbolicGridFn",
     "torch._inductor.select_algorithm:TritonTemplate.maybe_append_choice",
@@ -122,7 +125,13 @@ INSTANCES = {
     "torch._inductor.autotune_process:TritonBenchmarkRequest": ("module_cache_key", "module_path", "workspace_size"),
     "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu": ("_kernel_name_to_body",),
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen": ("kernel_autotune_calls", "kernel_autotune_defs"),
-    "torch._inductor.graph:GraphLowering": ("allocated_constant_name", "constants", "folded_constants"),
+    "torch._inductor.graph:GraphLowering": (
+        "allocated_constant_name",
+        "constants",
+        "folded_constants",
+        "no_fuse_buffer_names",
+    ),
+    "torch._inductor.loop_body:LoopBody": ("iter_vars", "var_ranges"),
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner": (
         "filename",
         "fn",
