@@ -53,7 +53,7 @@ class Depthwise(nn.Module):
 
 class Products(nn.Module):
     """Convolutions and a matrix product in each form of the template: taps together, several groups, a split depth,
-    channels that no tile divides; and a depthwise convolution with two outputs for each channel, dilated."""
+    channels that no tile divides; a depthwise convolution with two outputs for each channel, dilated; and patches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,10 +68,11 @@ class Products(nn.Module):
             nn.Conv2d(40, 24, (1, 3)),
         )
         self.linear = nn.Linear(24 * 8 * 6, 10)
+        self.patches = nn.Conv2d(3, 20, (4, 2), (4, 2))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         images = self.images(x)
-        return images, self.linear(images.flatten(1))
+        return images, self.linear(images.flatten(1)), self.patches(x)
 
 
 class Attention(nn.Module):
@@ -88,7 +89,8 @@ class Attention(nn.Module):
 
 
 class Attentions(nn.Module):
-    """Attention with masks, to later tokens, of shared keys, of heads of 24 and 40, and between two sequences."""
+    """Attention with masks, to later tokens, of shared keys, of heads of 24 and 40, between two sequences, and of
+    nn.MultiheadAttention, with the batch inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,6 +98,7 @@ class Attentions(nn.Module):
         banned = torch.zeros(1, 1, 20, 33)
         banned[..., 20:], banned[:, :, 3] = torch.finfo(torch.float32).min, torch.finfo(torch.float32).min
         self.register_buffer("banned", banned)
+        self.layer = nn.MultiheadAttention(48, 3, batch_first=True)
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         q = self.q(x).unflatten(2, (3, 40)).transpose(1, 2)
@@ -108,6 +111,7 @@ class Attentions(nn.Module):
             attend(q, k, v, self.banned, scale=0.3),
             attend(q, k, v, allowed),  # of some queries, no key is allowed
             attend(shared, shared[:, :1], shared[:, 1:2, :, :16], is_causal=True, enable_gqa=True),
+            self.layer(x, x, x, need_weights=False)[0],
         )
 
 

@@ -35,6 +35,9 @@ TILES = tuple(
         (128, 64, 32, 4, 4),
         (128, 64, 32, 8, 4),
         (128, 128, 32, 8, 3),
+        (64, 128, 64, 4, 3),
+        (128, 128, 64, 4, 3),
+        (128, 128, 64, 8, 3),
     )
 )
 
@@ -63,7 +66,10 @@ def lowerings(original: Mapping[Any, Callable[..., Any]], gpu: Gpu, tf32: bool) 
         arguments = (stride, padding, dilation, transposed, output_padding, groups)
         if transposed or len(x.get_size()) != 4 or not _matching(x, weight, groups) or _guarded(dilation, 2) != [1, 1]:
             return plain[aten.convolution.default](x, weight, bias, *arguments)
-        made = _convolution(x, weight, _guarded(stride, 2), _guarded(padding, 2), groups, gpu, tf32)
+        if patches := _patches(x, weight, _guarded(stride, 2), _guarded(padding, 2), groups):
+            made = _unflattened(mm(*patches), x, weight)
+        else:
+            made = _convolution(x, weight, _guarded(stride, 2), _guarded(padding, 2), groups, gpu, tf32)
         return made if bias is None else known[aten.add.Tensor](made, known[aten.view.default](bias, [-1, 1, 1]))
 
     def mm(x: Any, weight: Any, **options: Any) -> Any:
@@ -92,6 +98,47 @@ def _matching(x: Any, weight: Any, groups: int) -> bool:
 
     channels = weight.get_size()[1] * groups
     return bool(V.graph.sizevars.statically_known_equals(channels, x.get_size()[1]))
+
+
+def _patches(x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], groups: int) -> tuple[Any, Any] | None:
+    """Return the patches of x and the weight of a convolution as two matrices whose product is its result; None if
+    patches overlap or lack an edge, or have so many channels that the template reads whole tiles of them.
+
+    In a ViT's first layer, each block of the template would compute two remainders for each element that it reads. So
+    that the product does not do the same, the copy of the patches is a kernel of its own.
+    """
+    from torch._inductor import ir
+    from torch._inductor.lowering import lowerings as known
+    from torch._inductor.virtualized import V
+
+    batch, channels, *sizes = x.get_size()
+    outputs, depth, *kernel = _guarded(weight.get_size(), 4)
+    if groups != 1 or depth % 16 == 0 or kernel != stride or any(padding) or math.prod(kernel) == 1:
+        return None
+    if not _static(*sizes) or any(int(size) % taps for size, taps in zip(sizes, kernel, strict=True)):
+        return None
+    (height, width), (rows, columns) = kernel, _counts(x, weight)
+    x = known[aten.permute.default](x, [0, 2, 3, 1])
+    x = known[aten.view.default](x, [batch, rows, height, columns, width, channels])
+    x = known[aten.permute.default](x, [0, 1, 3, 2, 4, 5])
+    weight = known[aten.permute.default](weight, [2, 3, 1, 0])
+    deep = height * width * depth
+    copied = ir.ExternKernel.realize_input(known[aten.view.default](x, [batch * rows * columns, deep]))
+    V.graph.no_fuse_buffer_names.add(copied.get_name())
+    return copied, known[aten.view.default](weight, [deep, outputs])
+
+
+def _counts(x: Any, weight: Any) -> list[int]:
+    """Return the number of patches in each direction."""
+    return [int(n) // int(taps) for n, taps in zip(x.get_size()[2:], weight.get_size()[2:], strict=True)]
+
+
+def _unflattened(made: Any, x: Any, weight: Any) -> Any:
+    """Return the product of patches as the convolution's result."""
+    from torch._inductor.lowering import lowerings as known
+
+    made = known[aten.view.default](made, [x.get_size()[0], *_counts(x, weight), weight.get_size()[0]])
+    return known[aten.permute.default](made, [0, 3, 1, 2])
 
 
 def _convolution(
