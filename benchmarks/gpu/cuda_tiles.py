@@ -1,9 +1,9 @@
 """Time tiles of the template for convolutions and matrix products on a GPU, and fit the rates of the cost model.
 
-    python benchmarks/gpu/cuda_tiles.py run OUT/tiles.jsonl     # with a GPU, torch and Triton; about 4 minutes
+    python benchmarks/gpu/cuda_tiles.py run OUT/tiles.jsonl     # with a GPU, torch and Triton; about 8 minutes
     python benchmarks/gpu/cuda_tiles.py fit tiles.jsonl         # anywhere, with numpy
 
-`run` times each tile and number of parts (lowerings/products.py of the CUDA backend) on 48 products in float32, TF32
+`run` times each tile and number of parts (lowerings/products.py of the CUDA backend) on 63 products in float32, TF32
 and float16, and cuDNN's convolution beside them. Its kernel does what the backend's template does
 (lowerings/template.py). `fit` prints the rates for backends/cuda/steps/kernels/cost.py, and how much slower than the
 best tile the cheapest one is: by these rates, by those in the tree, and on products that were left out of the fit.
@@ -43,6 +43,7 @@ CONVOLUTIONS = [
     *[(1, 64, 192, 3, 3, 1, 1), (1, 64, 96, 256, 3, 1, 1), (1, 320, 64, 320, 3, 1, 1), (8, 128, 28, 128, 3, 1, 1)],
     *[(8, 512, 7, 512, 3, 1, 1), (1, 40, 56, 80, 2, 2, 0), (1, 24, 28, 48, 5, 1, 2), (1, 64, 160, 64, 3, 1, 1)],
     (1, 3, 224, 768, 16, 16, 0),
+    *[(8, 320, 64, 320, 3, 1, 1), (8, 64, 56, 64, 3, 1, 1), (8, 256, 14, 256, 3, 1, 1)],
 ]
 # Rows, depth, columns.
 PRODUCTS = [
@@ -52,8 +53,26 @@ PRODUCTS = [
     *[(197, 3072, 768), (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (1500, 384, 1536), (1500, 1536, 384)],
     *[(1500, 384, 384), (1576, 768, 3072), (1576, 3072, 768), (4096, 320, 960), (4096, 1280, 320), (8, 2048, 1000)],
     (4, 1024, 1000),
+    *[
+        (1576, 768, 2304),
+        (1576, 768, 768),
+        (32768, 320, 1280),
+        (32768, 1280, 320),
+        (32768, 320, 320),
+        (1024, 768, 3072),
+    ],
+    *[(1024, 3072, 768), (12000, 384, 1536), (12000, 1536, 384), (12000, 384, 384), (25088, 96, 288), (6272, 768, 192)],
 ]
 CASES = [*CONVOLUTIONS, *((rows, depth, 1, columns, 1, 1, 0) for rows, depth, columns in PRODUCTS)]
+
+PRODUCT_TILES = tuple(
+    Tile(*each)
+    for each in (
+        *[(64, 128, 128, 4, 4), (128, 128, 64, 8, 5), (128, 256, 64, 8, 4), (64, 64, 64, 8, 3), (64, 64, 128, 4, 5)],
+        *[(64, 128, 32, 8, 4), (32, 64, 32, 8, 5), (64, 32, 128, 4, 5), (64, 64, 32, 4, 2), (32, 32, 128, 4, 2)],
+    )
+)
+"""Some of the tiles of Inductor's template for matrix products."""
 
 KERNEL = """
 import triton
@@ -179,21 +198,22 @@ def measure(case: tuple[int, ...], kind: str) -> dict[str, Any]:
     y = torch.zeros(SPLITS[-1] * exact.numel(), device="cuda")
     asked, rows = product(case, kind), []
     with Path(tempfile.gettempdir(), "tiles.lock").open("w") as lock:  # compile in parallel, time one by one
-        for tile in TILES:
+        for tile in [tile for tile in (*TILES, *PRODUCT_TILES) if fits(tile, asked, GPU)] or TILES[:1]:
             blocks = math.ceil(asked.rows / tile.rows) * math.ceil(asked.columns / tile.columns)
-            for split in SPLITS if fits(tile, asked, GPU) else ():
-                if split > 1 and (blocks > 2 * GPU.processors or 2 * split > tile.steps(asked)):
+            for split in SPLITS:
+                few = blocks <= 2 * GPU.processors and 2 * split <= tile.steps(asked) and tile in TILES
+                if split > 1 and not few:
                     continue
 
-                def call(tile: Tile = tile, split: int = split, blocks: int = blocks) -> None:
+                def call(tile: Tile = tile, split: int = split, blocks: int = blocks) -> Any:
                     grid = (math.ceil(asked.rows / tile.rows), math.ceil(asked.columns / tile.columns), split)
                     sizes = (batch, channels, size, outputs, length(case), *x.stride(), *w.stride())
                     constants = (taps, stride, padding, tile.rows, tile.columns, tile.depth, split, KINDS[kind])
                     options = {"num_warps": tile.warps, "num_stages": tile.stages}
-                    module.kernel[grid](x, w, y, *sizes, *constants, channels % tile.depth == 0, **options)
+                    return module.kernel[grid](x, w, y, *sizes, *constants, channels % tile.depth == 0, **options)
 
                 try:
-                    call()
+                    kernel = call()
                     torch.cuda.synchronize()
                 except Exception as error:  # a tile that does not compile
                     print(case, kind, tile, repr(error)[:100], flush=True)
@@ -203,7 +223,7 @@ def measure(case: tuple[int, ...], kind: str) -> dict[str, Any]:
                 fcntl.flock(lock, fcntl.LOCK_UN)
                 got = y[: split * exact.numel()].view(split, *exact.shape).double().sum(0)
                 error = float((got - exact).norm() / exact.norm())
-                rows.append([round(took, 2), astuple(tile), split, error])
+                rows.append([round(took, 2), astuple(tile), split, error, kernel.n_regs, kernel.n_spills])
         fcntl.flock(lock, fcntl.LOCK_EX)
         library = timed(lambda: torch.nn.functional.conv2d(x, w, stride=stride, padding=padding))
         fcntl.flock(lock, fcntl.LOCK_UN)
@@ -242,16 +262,19 @@ def fit(path: Path) -> None:
 def fitted(results: list[dict[str, Any]], kind: str, tries: int) -> Rates:
     """Return the rates with the least squares of the logarithms of times; tiles near the best one count more."""
     rows = [
-        (product(tuple(each["case"]), kind), Tile(*tile), split, took, took / each["rows"][0][0])
+        (product(tuple(each["case"]), kind), Tile(*tile), split, registers, took, took / each["rows"][0][0])
         for each in results
-        for took, tile, split, _ in each["rows"]
+        for took, tile, split, _, registers, spilled in each["rows"]
+        if not spilled
     ]
     weights = np.array([1 / (1 + 3 * (slower - 1)) for *_, slower in rows])
     times = np.log(np.array([took * CLOCK for *_, took, _ in rows]))
 
     def error(logarithms: Any) -> float:
         model.RATES[kind] = Rates(*np.exp(logarithms))
-        estimated = np.log([cost(tile, asked, GPU, split) - added(asked, split) for asked, tile, split, _, _ in rows])
+        estimated = np.log(
+            [cost(tile, asked, GPU, n, registers) - added(asked, n) for asked, tile, n, registers, _, _ in rows]
+        )
         return float((weights * (estimated - times) ** 2).sum())
 
     usual, best = model.RATES[kind], (math.inf, np.zeros(6))
@@ -290,7 +313,8 @@ def _losses(results: list[dict[str, Any]], kind: str, rates: Rates | None) -> li
     for each in results:
         asked = product(tuple(each["case"]), kind)
         whole = [
-            (took + added(asked, n) / CLOCK, cost(Tile(*tile), asked, GPU, n)) for took, tile, n, _ in each["rows"]
+            (took + added(asked, n) / CLOCK, (spilled > 0, cost(Tile(*tile), asked, GPU, n, registers)))
+            for took, tile, n, _, registers, spilled in each["rows"]
         ]
         chosen, _ = min(whole, key=lambda pair: pair[1])
         found.append(chosen / min(took for took, _ in whole))

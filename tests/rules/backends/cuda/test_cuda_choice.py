@@ -39,9 +39,29 @@ def test_tiles_are_as_large_as_the_result_can_use(rows: int, columns: int, bette
 
 
 def test_steps_that_wait_for_memory_are_worse_than_stages() -> None:
-    product = Product(512, 512, 1024)
+    product = Product(512, 512, 1024, bytes=2)
     few, many = (cost(Tile(64, 64, 16, 4, stages), product, H100) for stages in (1, 4))
     assert many < 0.6 * few
+
+
+def test_tiles_with_few_rows_for_each_warp_are_worse() -> None:
+    product = Product(12000, 384, 384)
+    two_groups, one_group = (cost(Tile(64, 128, 32, warps, 3), product, H100) for warps in (8, 4))
+    assert one_group < 0.8 * two_groups
+
+
+def test_a_last_round_of_few_blocks_takes_less_than_a_whole_one() -> None:
+    tile, most = Tile(128, 128, 64, 8, 3), 2
+    costs = [
+        cost(tile, Product(128 * H100.processors * blocks, 128, 512, bytes=2), H100) for blocks in (most, most + 1)
+    ]
+    assert costs[1] < 1.7 * costs[0]
+
+
+def test_a_tile_that_exceeds_the_shared_memory_has_no_pipeline() -> None:
+    product = Product(1024, 768, 3072, bytes=2)
+    fitting, larger = (cost(Tile(128, 128, depth, 8, 4), product, H100) for depth in (64, 128))
+    assert larger > fitting
 
 
 def test_a_few_deep_steps_are_better_than_many() -> None:
@@ -64,7 +84,7 @@ def test_less_precision_is_faster() -> None:
 
 
 def test_registers_limit_the_blocks_of_a_multiprocessor() -> None:
-    product = Product(12000, 384, 1536)
+    product = Product(12000, 384, 1536, bytes=2)
     free, few, many = (cost(Tile(64, 64, 64, 8, 3), product, H100, 1, registers) for registers in (0, 64, 229))
     assert free == few < many
 
@@ -95,7 +115,7 @@ def test_the_cheapest_template_that_compiles_well_is_taken(
         registers, spills = compiled[template.number]
         return SimpleNamespace(launchers=[SimpleNamespace(n_regs=registers, n_spills=spills)])
 
-    sizes = [(64, 64, 64, 8, 3), (64, 128, 32, 4, 3), (32, 32, 32, 4, 1)]
+    sizes = [(64, 128, 32, 4, 3), (64, 128, 64, 4, 3), (32, 32, 32, 4, 1)]
     templates = [
         SimpleNamespace(
             name=f"triton_mm_{n}",
@@ -104,7 +124,7 @@ def test_the_cheapest_template_that_compiles_well_is_taken(
         )
         for n, (rows, columns, depth, warps, stages) in enumerate(sizes)
     ]
-    monkeypatch.setattr(choice, "_product", lambda template: (Product(12000, 384, 384), 1))
+    monkeypatch.setattr(choice, "_product", lambda template: (Product(4096, 1280, 320, bytes=2), 1))
     monkeypatch.setattr(choice, "_compiled", compile_template)
     index, ranked = Chooser(H100, Tuning())._by_cost(templates)
     assert (index, ranked, seen) == (taken, [0, 1, 2], tried)

@@ -123,7 +123,7 @@ class Chooser:
             registers = max(int(launcher.n_regs) for launcher in kernel.launchers)
             actual = cost(tile(templates[index].log_info), product, self._gpu, split, registers)
             best = min(best, (any(launcher.n_spills for launcher in kernel.launchers), actual, index))
-            # Registers only add to the costs of the others.
+            # Registers hardly ever lower the costs of the others.
             if not best[0] and all(best[1] <= costs[other] for other in ranked[number:TRIED]):
                 break
         return best[2], ranked

@@ -2,7 +2,8 @@
 
 The cost is in cycles. Tiles are distributed over the multiprocessors, several to each; a tile loops over its part of
 the depth, and a step of the loop takes as long as its products, its loads or the memory's latency, whichever is
-longest. The rates were fitted to 7,536 times on an NVIDIA H200 by benchmarks/gpu/cuda_tiles.py.
+longest, and a time in which it does neither. The rates were fitted to 8,254 times on an NVIDIA H200 by
+benchmarks/gpu/cuda_tiles.py, and to those of 6 programs' candidates (docs/reference/gpu-verification.md).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Rates:
     latency   cycles between a memory request and its data
     step      cycles of a loop step besides products and waiting: barriers, addresses
     products  multiplications per cycle
+    narrow    factor of their time in tiles with less than 16 rows for each warp
     loaded    bytes per cycle that are read
     written   bytes per cycle that are written
     begin     cycles of a kernel's start and end
@@ -36,12 +38,13 @@ class Rates:
     loaded: float
     written: float
     begin: float
+    narrow: float
 
 
 RATES = {
-    "fp32": Rates(1803, 645, 158, 20.4, 13.3, 4112),  # as three products of TF32
-    "tf32": Rates(865, 227, 624, 50.4, 11.3, 4074),
-    "half": Rates(7, 180, 975, 47.4, 14.1, 4336),
+    "fp32": Rates(201, 403, 129, 391, 39.5, 6840, 1.71),  # as three products of TF32
+    "tf32": Rates(1100, 176, 568, 86, 12.4, 4950, 1.19),
+    "half": Rates(946, 15.5, 949, 38, 11.4, 4700, 1.52),
 }
 _SUM_BEGIN, _SUM_BYTES = 2600, 8  # cycles, and bytes per cycle, of the kernel that adds the parts of a depth
 
@@ -112,16 +115,25 @@ def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int 
     blocks = math.ceil(product.rows / tile.rows) * math.ceil(product.columns / tile.columns) * product.batch * split
     threads = min(gpu.threads, REGISTERS // registers) if registers else gpu.threads
     most = max(1, min(gpu.shared_memory // tile.shared_memory(product), threads // (32 * tile.warps), 16))
-    resident = min(math.ceil(blocks / gpu.processors), most)
-    rounds = math.ceil(blocks / (gpu.processors * most))
-    products = tile.rows * tile.columns * tile.depth / (rates.products * gpu.products)
-    loads = (tile.rows + tile.columns) * tile.depth * product.bytes / rates.loaded
-    # A block of few warps cannot use all of a multiprocessor.
-    alone = rates.step + max(products * max(1, 4 / tile.warps), loads, rates.latency / max(1, tile.stages - 1))
-    # With two stages they take turns. The rates were fitted to tiles of three and more; of two, kernels in float16 took
-    # 1,225 and 6,140 cycles a step, and this sum gives 1,461 and 6,378.
-    shared = max(products, loads) if tile.stages > 2 else products + loads + rates.step
     steps = math.ceil(tile.steps(product) / split)
-    cycles = rates.begin + rounds * (rates.latency + steps * max(alone, resident * shared))
+    rounds, rest = divmod(math.ceil(blocks / gpu.processors), most)
+    cycles = rates.begin + rounds * _round(tile, product, gpu, steps, most)
+    cycles += _round(tile, product, gpu, steps, rest) if rest else 0
     cycles += split * size * 4 / rates.written / gpu.processors
     return cycles if split == 1 else cycles + _SUM_BEGIN + (split + 1) * size * 4 / _SUM_BYTES / gpu.processors
+
+
+def _round(tile: Tile, product: Product, gpu: Gpu, steps: int, resident: int) -> float:
+    """Return the cycles in which a multiprocessor computes its resident blocks, of so many loop steps each."""
+    rates = product.rates
+    products = tile.rows * tile.columns * tile.depth / (rates.products * gpu.products)
+    products *= rates.narrow if tile.rows < 16 * tile.warps else 1
+    loads = (tile.rows + tile.columns) * tile.depth * product.bytes / rates.loaded
+    if tile.stages > 2 and tile.shared_memory(product) <= gpu.shared_memory:
+        # A block of few warps cannot use all of a multiprocessor.
+        alone = rates.step + max(products * max(1, 4 / tile.warps), loads, rates.latency / (tile.stages - 1))
+        shared = rates.step + max(products, loads)
+    else:  # products and loads take turns; Triton has no pipeline in a loop whose stages do not fit
+        shared = rates.step + products + loads
+        alone = shared + rates.latency
+    return rates.latency + steps * max(alone, resident * shared)
