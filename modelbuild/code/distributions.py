@@ -117,6 +117,11 @@ class Distribution:
                 found.setdefault(folder, {})[name] = int(size)
         return found
 
+    @property
+    def packages(self) -> list[str]:
+        """The top-level packages in RECORD."""
+        return [folder for folder, files in self.code.items() if folder.isidentifier() and "__init__.py" in files]
+
     def requires(self, extras: frozenset[str]) -> Iterator[Wanted]:
         """Yield its requirements on this machine, with the wanted extras."""
         from packaging.requirements import Requirement
@@ -134,11 +139,15 @@ class Distribution:
 
 
 class Distributions:
-    """The distributions in some folders; of several with one name, the first. `markers`: see Distribution."""
+    """The distributions in some folders; of several with one name, the first. `markers`: see Distribution. `beside`:
+    those that find() returns if these folders lack them."""
 
-    def __init__(self, path: Sequence[str], markers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, path: Sequence[str], markers: Mapping[str, str] | None = None, beside: Distributions | None = None
+    ) -> None:
         self.path = tuple(path)
         self._markers = markers
+        self._beside = beside
         self._by_name: dict[str, Distribution | None] = {}
         self._by_folder: Mapping[str, list[Distribution]] = {}
         self._projects: list[Distribution] | None = None
@@ -146,8 +155,14 @@ class Distributions:
     def find(self, name: str) -> Distribution | None:
         """Return the distribution of a canonical name."""
         if name not in self._by_name:
-            self._by_name[name] = next(self._discover(name=name), None)
+            found = next(self._discover(name=name), None)
+            self._by_name[name] = self._beside.find(name) if found is None and self._beside is not None else found
         return self._by_name[name]
+
+    def is_beside(self, name: str) -> bool:
+        """Return whether find() returns the distribution of a name from `beside`."""
+        found = self.find(name)
+        return found is not None and self._beside is not None and found is self._beside.find(name)
 
     def all(self) -> Iterator[Distribution]:
         """Yield each distribution once."""

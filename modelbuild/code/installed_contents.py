@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.machinery import all_suffixes
 
-from modelbuild.actions import FileEntry
+from modelbuild.actions import Digest, FileEntry, Value
 from modelbuild.code.distributions import Distribution, Distributions
 
 _MODULES = tuple(suffix for suffix in all_suffixes() if suffix != ".pyc")
@@ -37,6 +37,14 @@ class InstalledContents:
         for editable ones, whose modules are local, the version alone."""
         with self._lock:
             return {name: self._state(name) for name in names}
+
+    def contains(self, names: Iterable[str], path: str, value: Value) -> bool:
+        """Return whether the states of these distributions contain a file with this path and content: their RECORD
+        lists it."""
+        found = map(self._distributions.find, names)
+        return isinstance(value, FileEntry) and any(
+            each is not None and each.records(path, _recorded(value.digest)) for each in found
+        )
 
     def replaced(self, names: Iterable[str]) -> str:
         """Return a distribution that was reinstalled after its state was computed, or ''."""
@@ -96,5 +104,9 @@ class InstalledContents:
             yield from ((name, "") for name in sizes if not os.path.exists(f"{folder}/{name}"))
 
     def _read(self, path: str) -> str:
-        digest = bytes.fromhex(self._entry(path).digest.hash)
-        return f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+        return _recorded(self._entry(path).digest)
+
+
+def _recorded(digest: Digest) -> str:
+    """Return a digest in RECORD's format."""
+    return f"sha256={base64.urlsafe_b64encode(bytes.fromhex(digest.hash)).decode().rstrip('=')}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from modelbuild.code.distributions import Distributions, Wanted, canonical, parse
 from modelbuild.code.extras import extra_with
 from modelbuild.code.interpreter import Interpreter, installed
+from modelbuild.code.library import distributions_of, is_library
 from modelbuild.code.local_modules import LocalModule, Modules
 from modelbuild.code.step_sources import imported_names, imports
 from modelbuild.errors import EnvironmentProblem, LoadingError
@@ -39,10 +40,12 @@ def foreign(imported: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class Needed:
     """Canonical names of distributions, local modules, named tools that are not installed, and imported top-level
-    modules that do not exist."""
+    modules that do not exist. The packages of the distributions `beside` are among the local modules, because the
+    toolchain lacks them."""
 
     distributions: tuple[str, ...] = ()
     local: tuple[LocalModule, ...] = ()
+    beside: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
 
@@ -56,7 +59,7 @@ class Tools:
 
     def __init__(self, workspace: Path, keyed: Collection[str], interpreter: Interpreter | None = None) -> None:
         self._interpreter = interpreter or installed()
-        self.distributions = Distributions(self._interpreter.path, self._interpreter.markers)
+        self.distributions = distributions_of(self._interpreter)
         self._packages = keyed
         self._modules = Modules(self._interpreter, self.distributions, str(workspace), keyed)
         self._known: dict[tuple[frozenset[str], frozenset[str]], Needed] = {}
@@ -77,9 +80,12 @@ class Tools:
         tools = tuple(tools)
         first = next((name for name in tools if name in missing), missing[0])
         if self._interpreter.toolchain:
-            lock = f"{self._interpreter.lock}, the lock of {self._interpreter.toolchain}, does not list"
+            lock = f"{self._interpreter.lock}, the lock of {self._interpreter.toolchain}"
+            if is_library(parse(first)[0]):
+                places = f"neither installed beside modelbuild nor in {lock}; expected `pip install --no-deps {first}`"
+                return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is {places}")
             advice = self._interpreter.lock_advice("it")
-            return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}; {advice}")
+            return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}, does not list; {advice}")
         install = extra_with(missing, tools, self._packages, self.distributions)
         hint = f"install {install}" if install else "install it"
         return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is not installed; {hint}")
@@ -132,7 +138,8 @@ class _Search:
                 self._require((name, frozenset()))
         self._check_projects()
         distributions, local = tuple(sorted(self._required)), tuple(sorted(self.local))
-        return Needed(distributions, local, tuple(missing), tuple(sorted(self._absent)))
+        beside = tuple(filter(self._distributions.is_beside, distributions))
+        return Needed(distributions, local, beside, tuple(missing), tuple(sorted(self._absent)))
 
     def follow(self, imported: Iterable[str]) -> None:
         """Add the owners of modules, and follow the imports of local ones."""
@@ -163,7 +170,10 @@ class _Search:
                 continue
             self._required.setdefault(name, set()).update(asked)
             pending += found.requires(extras)
-            if not found.has_record:
+            if self._distributions.is_beside(name):
+                packages = (each for each in found.packages if not self._modules.is_excluded(each))
+                self.local.update((LocalModule(each, f"{found.folder}/{each}"), (name,)) for each in packages)
+            elif not found.has_record:
                 self.follow(found.modules)
 
     def _check_projects(self) -> None:

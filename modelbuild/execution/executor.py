@@ -17,6 +17,7 @@ class Request:
 
     tools    distributions that the step and its Python inputs may import, with their texts in the key
     local    files of the local modules that they may import, below LOCAL; each input's name is its module
+    beside   distributions in `tools` that the toolchain lacks: their packages are among the local modules
     preload  modules that a warm worker imports before it forks
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
     device   the identity of the device on which a part of it runs; empty if there is none
@@ -35,6 +36,7 @@ class Request:
     device: Mapping[str, str] = field(default_factory=dict)
     limit: TimeLimit | None = None
     python: Interpreter = field(default_factory=installed)
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

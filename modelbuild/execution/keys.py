@@ -104,6 +104,7 @@ class Keys:
             (visible() or self._gpus) if action.resources.gpu else (),
             self._identity(action.device) if action.device is not None else {},
             python=used,
+            beside=needed.beside,
         )
 
     def material(self, request: Request) -> Material:
@@ -125,8 +126,9 @@ class Keys:
             "python": request.python.version,
             "machine": machine(),
         }
-        if request.local:
-            material["local"] = _local(request.local)
+        local = self._unstated(request) if request.beside else request.local
+        if local:
+            material["local"] = _local(local)
         if action.resources.gpu:
             material["gpu"] = list(request.gpus)
         if action.device is not None:
@@ -138,6 +140,11 @@ class Keys:
         compare those themselves."""
         tool = self._environment(request.python).installed.replaced(request.tools)
         return f"{tool} was installed anew during the build; build again" if tool else ""
+
+    def _unstated(self, request: Request) -> list[StagedInput]:
+        """Return the files of local modules that no state of a distribution in the key contains."""
+        contents = self._environment(request.python).installed
+        return [item for item in request.local if not contents.contains(request.beside, _path(item), item.value)]
 
     def _environment(self, used: python.Interpreter) -> _Environment:
         with self._lock:
@@ -181,8 +188,13 @@ def _local(staged: Sequence[StagedInput]) -> dict[str, dict[str, str]]:
     """Return digests of local modules' files, by module and path."""
     found: dict[str, dict[str, str]] = {}
     for item in staged:
-        found.setdefault(item.name, {})[item.path.removeprefix(f"{LOCAL}/")] = value_digest(item.value)
+        found.setdefault(item.name, {})[_path(item)] = value_digest(item.value)
     return found
+
+
+def _path(item: StagedInput) -> str:
+    """Return the path of a local module's file, relative to the folder that it is imported from."""
+    return item.path.removeprefix(f"{LOCAL}/")
 
 
 def key_of(material: Mapping[str, object]) -> str:

@@ -18,6 +18,7 @@ from modelbuild.build.record_history import record_history
 from modelbuild.build.request import Request, Result
 from modelbuild.build.retry import retry_without_remote
 from modelbuild.build.snapshot import Seen
+from modelbuild.code.interpreter import installed
 from modelbuild.errors import BuildError, ExitCode, UsageError
 from modelbuild.events import BuildFinished, Reporter
 from modelbuild.execution.scheduling.scheduler import Scheduler
@@ -134,11 +135,16 @@ class _Gatherer:
             runs={name: _run(records, measures, each) for name, each in actions.items()},
             sources=sorted(self._sources(target, actions), key=lambda file: file.name),
             downloads=sorted(self._downloads(actions), key=lambda file: (file.name, file.sha256)),
-            packages=packages_of(actions.values(), lambda owner: self._analyzer.toolchains.python(owner).path),
+            packages=packages_of(actions.values(), self._import_path),
             components=self._components(target),
             tests=passed_tests(self._workspace, self._engine, request.devices, digests, self._embedded(digests)),
             revision=find_revision(self._workspace.root),
         )
+
+    def _import_path(self, owner: str) -> tuple[str, ...]:
+        """Return the folders with the packages of a target's steps: also those beside modelbuild, which has
+        modelbuild-runtime for toolchains without it."""
+        return (*self._analyzer.toolchains.python(owner).path, *installed().path)
 
     def _outputs(self, target: ConfiguredTarget) -> Iterator[tuple[str, str]]:
         """Yield the path of each output file below the target's folder, and its SHA-256."""

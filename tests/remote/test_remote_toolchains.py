@@ -14,8 +14,9 @@ import pytest
 
 from modelbuild.toolchain.uv import find_uv
 from tests.remote.test_remote_execution import ONLY_REMOTE, any_farm
-from tests.script_rule import OUTPUT, SCRIPT
+from tests.script_rule import OUTPUT, SCRIPT, install
 from tests.toolchain.conftest import index, tools
+from tests.toolchain.test_runtime_beside_modelbuild import READS, runtime
 from tests.wheels import Index, ToolchainWorkspace
 
 __all__ = ["any_farm", "index", "tools"]
@@ -50,6 +51,22 @@ def test_workers_get_the_packages_of_the_key(remote: ToolchainWorkspace) -> None
     x, named, local = eval((remote.root / OUTPUT).read_text())
     assert (x, local) == (1, False)
     assert named == {"alpha": True, "beta": True, "gamma": False, "click": False}
+
+
+def read_runtime(workspace: ToolchainWorkspace, site: Path) -> str:
+    """Build a script that reads a runtime beside modelbuild; return what it read."""
+    site.mkdir()
+    install(site, "modelbuild_runtime", "1.0", runtime("first"))
+    workspace.write({"a/s.py": READS.format(module="modelbuild_runtime_native")})
+    workspace.edit("a/BUILD.toml", "srcs", 'requires = ["modelbuild-runtime"]\nsrcs')
+    ended = workspace.build(SCRIPT, PYTHONPATH=str(site))
+    assert ended.statuses == {"//a:s#script": "ran"}, ended.err
+    assert place(workspace)
+    return (workspace.root / OUTPUT).read_text()
+
+
+def test_workers_get_the_runtime_beside_modelbuild(remote: ToolchainWorkspace, tmp_path: Path) -> None:
+    assert read_runtime(remote, tmp_path / "site") == "['first', 'program']"
 
 
 def test_another_release(remote: ToolchainWorkspace, tmp_path: Path) -> None:
@@ -117,6 +134,10 @@ def test_a_worker_that_has_the_toolchain_gets_none_of_its_files(named: Toolchain
     x, prefix, file = eval((named.root / OUTPUT).read_text())
     assert (x, prefix) == (1, str(image.parents[1]))
     assert file.startswith(prefix)
+
+
+def test_a_worker_that_has_the_toolchain_gets_the_runtime(named: ToolchainWorkspace, tmp_path: Path) -> None:
+    assert read_runtime(named, tmp_path / "site") == "['first', 'program']"
 
 
 def test_a_worker_whose_toolchain_is_another_one(named: ToolchainWorkspace) -> None:

@@ -148,7 +148,7 @@ def _order(request: Request, sent: bool) -> RemoteOrder:
     toolchain: Toolchain = {
         "python": request.python.version,
         "machine": machine(),
-        "tools": {} if sent else dict(request.tools),
+        "tools": {} if sent else {name: each for name, each in request.tools.items() if name not in request.beside},
         "folder": FOLDER if sent else "",
     }
     if action.resources.gpu:

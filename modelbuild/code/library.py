@@ -1,0 +1,29 @@
+"""The distributions of modelbuild-runtime beside modelbuild, for steps in a toolchain whose lock lacks them."""
+
+from __future__ import annotations
+
+from modelbuild.code.distributions import Distribution, Distributions, canonical
+from modelbuild.code.interpreter import Interpreter, installed
+from modelbuild.workspace.workspace import LIBRARY
+
+_NAME = canonical(LIBRARY)
+
+
+class Library(Distributions):
+    """modelbuild-runtime, and the distributions of its C++ runtime for other architectures, that are installed beside
+    modelbuild. No others, and none in editable mode, which contains no C++ runtime."""
+
+    def find(self, name: str) -> Distribution | None:
+        found = super().find(name) if is_library(name) else None
+        return found if found is not None and found.has_record else None
+
+
+def is_library(name: str) -> bool:
+    """Return whether a canonical name is that of a distribution of modelbuild-runtime."""
+    return name == _NAME or name.startswith(f"{_NAME}-")
+
+
+def distributions_of(interpreter: Interpreter) -> Distributions:
+    """Return the distributions that steps of a Python use."""
+    beside = Library(installed().path, interpreter.markers) if interpreter.toolchain else None
+    return Distributions(interpreter.path, interpreter.markers, beside)
