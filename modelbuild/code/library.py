@@ -23,6 +23,14 @@ def is_library(name: str) -> bool:
     return name == _NAME or name.startswith(f"{_NAME}-")
 
 
+def packages_beside(interpreter: Interpreter) -> dict[str, str]:
+    """Return the folders of the packages of modelbuild-runtime beside modelbuild, by import name; empty if a Python has
+    it, or nothing is there."""
+    distributions = distributions_of(interpreter)
+    found = distributions.find(_NAME) if distributions.is_beside(_NAME) else None
+    return {name: f"{found.folder}/{name}" for name in found.packages} if found is not None else {}
+
+
 def distributions_of(interpreter: Interpreter) -> Distributions:
     """Return the distributions that steps of a Python use."""
     beside = Library(installed().path, interpreter.markers) if interpreter.toolchain else None

@@ -1,10 +1,12 @@
-"""Run a package as a program in a Python that does not find it: `python -P run_module.py FOLDER NAME ARGUMENT...`.
+"""Run a package as a program in a Python that does not find it: `python -P run_module.py FOLDERS NAME ARGUMENT...`.
 
-FOLDER is the package's folder, NAME its import name. Imports only Python's own modules, which each toolchain has.
+FOLDERS is a JSON object with the folders of packages by import name, and NAME that of the program. Imports only
+Python's own modules, which each toolchain has.
 """
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -12,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 
-def main(folder: str, name: str, arguments: list[str]) -> None:
-    sys.meta_path.insert(0, _finder({name: folder}))
+def main(folders: dict[str, str], name: str, arguments: list[str]) -> None:
+    sys.meta_path.insert(0, _finder(folders))
     sys.argv = [name, *arguments]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
@@ -29,4 +31,4 @@ def _finder(folders: dict[str, str]) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(json.loads(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 import modelbuild
+from modelbuild.toolchain.uv import find_uv
 from modelbuild_rules.bundle.steps.runtime.elf import machine
-from tests.packaging.installation import build, checkout, environment, run
+from tests.packaging.installation import bare_environment, build, checkout, environment, run
 from tests.runtime.native.aarch64 import Runtime
 
 # With the other tests that build the examples' programs: they share a cache.
@@ -128,6 +130,43 @@ def test_a_bundle_of_the_installed_runtime_finds_the_face_and_equals_that_of_the
 
 def test_a_test_runs_a_program_with_the_installed_runtime(installed: Installation) -> None:
     assert "//models:cpp_test  PASSED" in installed.modelbuild("test", "//models:cpp_test")
+
+
+OWN = """
+[[runtime_bundle]]
+name = "classifier_bundle"
+program = ":classifier_portable"
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+def test_a_toolchain_uses_the_installed_runtime(dist: Path, repository: Path, tmp_path: Path) -> None:
+    """For a bundle, a test and a profile, with nothing else beside modelbuild but its own requirements, and the
+    packages of @modelbuild//toolchains:xnnpack. Needs an index, 5 GB of disk, and minutes."""
+    wheels = [dist / f"modelbuild-{VERSION}-py3-none-any.whl", dist / NATIVE.format("x86_64")]
+    modelbuild = bare_environment(tmp_path / "venv", "", wheels) / "modelbuild"
+    workspace = tmp_path / "workspace"
+    shutil.copytree(repository / "examples", workspace, ignore=shutil.ignore_patterns("__pycache__", "modelbuild-out"))
+    with (workspace / "models/BUILD.toml").open("a") as file:
+        file.write(TARGETS + OWN)
+    settings = workspace / "MODELBUILD.toml"
+    toolchain = '[build]\ntoolchain = "@modelbuild//toolchains:xnnpack"\n'
+    settings.write_text(settings.read_text().replace("[build]\n", toolchain))
+    np.save(workspace / "image.npy", np.full((1, 3, 64, 64), 9, np.float32))
+
+    def do(*arguments: str) -> str:
+        path = os.pathsep.join((str(Path(find_uv()).parent), os.environ["PATH"]))
+        return run(modelbuild, *arguments, cwd=workspace, MODELBUILD_CACHE_DIR=str(tmp_path / "cache"), PATH=path)
+
+    do("build", "//models:classifier_bundle")
+    (bundle,) = workspace.glob("modelbuild-out/*/models/classifier_bundle/classifier_bundle")
+    command = [bundle / "run.sh", f"--input=image={workspace}/image.npy", f"--output-dir={tmp_path}"]
+    done = subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert np.load(tmp_path / "probabilities.npy").shape == (1, 10)
+    assert "//models:cpp_test  PASSED" in do("test", "//models:cpp_test")
+    assert "aten::convolution.out" in do("run", "//models:classifier_portable", "--input=image=image.npy", "--profile")
 
 
 def test_a_device_of_another_architecture_needs_the_package_for_it(installed: Installation) -> None:

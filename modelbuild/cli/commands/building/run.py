@@ -216,6 +216,7 @@ def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Pa
 def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     """Return the start of the command that runs programs, in the Python of a toolchain. -P: modules in the user's
     folder must not replace numpy or torch."""
+    import json
     import sys
     from importlib.util import find_spec
 
@@ -225,6 +226,8 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
         return [sys.executable, "-P", "-m", LIBRARY]
     from modelbuild.analysis.make_toolchain import make_toolchain
     from modelbuild.analysis.open import open_analyzer
+    from modelbuild.code.interpreter import installed
+    from modelbuild.code.library import packages_beside
     from modelbuild.toolchain import run_module
 
     analyzer = open_analyzer(workspace)
@@ -232,8 +235,9 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
         library = LIBRARY.replace("_", "-")
         expected = f"expected `pip install --no-deps {library}`"
         raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
-    program = sys.executable if toolchain is None else make_toolchain(analyzer, toolchain, lambda text: None).program
-    return [program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
+    python = installed() if toolchain is None else make_toolchain(analyzer, toolchain, lambda text: None)
+    folders = {**packages_beside(python), LIBRARY: str(analyzer.rules.packages[LIBRARY])}
+    return [python.program, "-P", run_module.__file__, json.dumps(folders), LIBRARY]
 
 
 def _run(label: Label, command: list[str], folder: Path) -> ExitCode:
