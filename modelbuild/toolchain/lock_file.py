@@ -48,6 +48,11 @@ class Lock:
     pins: tuple[Pin, ...]
     digest: str
 
+    @property
+    def packages(self) -> int:
+        """The number of pinned packages; a lock may pin one in several versions, for different Pythons."""
+        return len({pin.name for pin in self.pins})
+
     def pin(self, name: str) -> Pin | None:
         """Return the pin of a distribution."""
         wanted = canonical(name)

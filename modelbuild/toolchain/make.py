@@ -99,7 +99,7 @@ def _install(wanted: Wanted, root: Path, cache: Path, folder: Path, say: Callabl
     """Make an environment beside its folder, and rename it. The caller holds its lock."""
     for old in (folder, *folder.parent.glob(f"{folder.name}-*{environments.PARTIAL}")):
         remove(str(old))
-    packages = count(len(wanted.lock.pins), "package")
+    packages = count(wanted.lock.packages, "package")
     say(f"making {wanted.label}: {packages} of {wanted.lock.path} for Python {wanted.python.version}")
     began = time.monotonic()
     partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", suffix=environments.PARTIAL, dir=folder.parent))

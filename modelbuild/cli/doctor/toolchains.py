@@ -45,7 +45,7 @@ def _check(analyzer: Analyzer, label: Label, name: str, tools: Collection[str]) 
     lock = read_lock(workspace.root, found.lock.path, found.from_source)
     python = find_python(found.python, str(label))
     made = find(Wanted(str(label), lock, python, found.from_source), workspace.config.cache_dir)
-    about = f"{_versions(lock, tools)} of {count(len(lock.pins), 'package')} in {lock.path}, Python {python.version}"
+    about = f"{_versions(lock, tools)} of {count(lock.packages, 'package')} in {lock.path}, Python {python.version}"
     if made is not None:
         return Finding(name, "ok", f"{about}, made: {size_text(made.bytes)}")
     try:
