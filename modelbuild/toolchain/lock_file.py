@@ -21,7 +21,7 @@ _SOURCES = (
 )
 
 _REQUIREMENT = re.compile(
-    r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*"
+    r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*(?=$|[-=<>~!@;,*(])"
     r"(?:(?P<pinned>===?\s*(?P<version>[^\s;,*]+)|@\s*\S+)\s*(?=;|--|$))?"
 )
 _HASH = re.compile(r"--hash[= ](sha(?:256|384|512):[0-9a-f]+)")
@@ -84,7 +84,7 @@ def read_lock(root: Path, path: str, from_source: Sequence[str] = ()) -> Lock:
 
 def _text(root: Path, path: str) -> str:
     try:
-        return (root / path).read_bytes().decode().replace("\r\n", "\n")
+        return (root / path).read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise LoadingError(f"{error.strerror}; expected a lock file", Location(path, 1, 1)) from None
     except UnicodeDecodeError:
