@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -116,3 +117,12 @@ def test_explain_names_it(reading: ToolchainWorkspace, site: Path) -> None:
     install(site, "modelbuild_runtime", "1.1", runtime("first"), ("alpha",))
     read(reading, site)
     assert "modelbuild-runtime" in reading.run("explain", SCRIPT, PYTHONPATH=str(site)).out
+
+
+def test_a_bill_of_materials_has_its_licence(reading: ToolchainWorkspace, site: Path) -> None:
+    with (site / "modelbuild_runtime-1.0.dist-info/METADATA").open("a") as file:
+        file.write("License-Expression: BSD-3-Clause\n")
+    ended = reading.run("sbom", SCRIPT, PYTHONPATH=str(site))
+    assert ended.code == 0, ended.err
+    found = {each["name"]: each for each in json.loads(ended.out)["components"]}
+    assert "BSD-3-Clause" in json.dumps(found["modelbuild-runtime"]["licenses"])
