@@ -15,6 +15,7 @@ from modelbuild.api import Finding, Probe
 
 _SOURCE = '#include <cstddef>\nextern "C" std::size_t answer() { return sizeof(void *); }\n'
 _NAME = "c++ compiler"
+_MISSING = "not installed beside modelbuild; only kernel libraries and the CUDA backend need it"
 
 
 @cache
@@ -22,7 +23,7 @@ def _check() -> Finding:
     """Compile a C++ file with zig's compiler, which builds kernel libraries and libraries of the CUDA delegate."""
     install = "pip install 'modelbuild[kernels]'"
     if find_spec("ziglang") is None:
-        return Finding(_NAME, "ok", "not installed; only kernel libraries and the CUDA backend need it", install)
+        return Finding(_NAME, "ok", _MISSING, f"{install}, or ziglang in a toolchain's lock")
     with TemporaryDirectory() as folder:
         source = Path(folder) / "probe.cpp"
         source.write_text(_SOURCE)
