@@ -42,6 +42,12 @@ def test_pins_with_their_lines(tmp_path: Path) -> None:
     assert found.pin("Alpha.net") == found.pins[0]
 
 
+def test_a_package_with_versions_for_two_pythons_is_counted_once(tmp_path: Path) -> None:
+    old, new = "alpha==1.0 ; python_version < '3.12'", "alpha==2.0 ; python_version >= '3.12'"
+    found = lock(tmp_path, "".join(f"{each} --hash=sha256:{A}\n" for each in (old, new, "beta==1.0")))
+    assert (len(found.pins), found.packages) == (3, 2)
+
+
 def test_the_digest_is_of_what_is_pinned(tmp_path: Path) -> None:
     text = f"alpha==1.0 --hash=sha256:{A}\nbeta==2.0 --hash=sha256:{B}\n"
     first = lock(tmp_path, text).digest
