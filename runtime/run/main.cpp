@@ -23,8 +23,6 @@ std::string names_of(const MethodDescription& method) {
   return names.empty() ? "none" : names;
 }
 
-using Files = std::vector<std::pair<std::string, std::filesystem::path>>;
-
 void check_names(const Files& files, const MethodDescription& method) {
   for (const auto& [name, file] : files) {
     const auto port = std::find_if(method.inputs.begin(), method.inputs.end(),
@@ -107,27 +105,35 @@ RunOptions run_options(const Options& options) {
   return found;
 }
 
+// A method with its inputs. The tensors refer to the arrays, or to their copies in device memory.
+struct Call {
+  const MethodDescription* method = nullptr;
+  std::vector<Array> arrays;
+  std::vector<Tensor> tensors;
+  std::vector<DeviceBuffer> buffers;
+};
+
 using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point began) {
   return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
 }
 
-Latency measure(Program* program, const Options& options, const std::vector<Tensor>& tensors) {
+Latency measure(Program* program, const Options& options, const Call& call) {
   std::vector<double> times;
   for (int i = 0; i < options.warmup + options.repeat; ++i) {
     const auto began = Clock::now();
-    program->run(options.method, tensors, run_options(options));
+    program->run(call.method->name, call.tensors, run_options(options));
     if (i >= options.warmup) times.push_back(ms_since(began));
   }
   return latency_of(std::move(times), options.warmup);
 }
 
 // Runs the program as measure() does, and writes the profiler's events of the measured runs.
-void profile(Program* program, const Options& options, const std::vector<Tensor>& tensors) {
+void profile(Program* program, const Options& options, const Call& call) {
   for (const int runs : {options.warmup, options.repeat}) {
     program->take_profile();
-    for (int i = 0; i < runs; ++i) program->run(options.method, tensors, run_options(options));
+    for (int i = 0; i < runs; ++i) program->run(call.method->name, call.tensors, run_options(options));
   }
   std::ofstream file(*options.profile);
   file << program->take_profile();
@@ -146,16 +152,11 @@ std::optional<std::int64_t> peak_memory() {
   return std::nullopt;
 }
 
-// The inputs of a call. The tensors refer to the arrays, or to their copies in device memory.
-struct Call {
-  std::vector<Array> arrays;
-  std::vector<Tensor> tensors;
-  std::vector<DeviceBuffer> buffers;
-};
-
-Call read_call(const Files& files, const Options& options, const MethodDescription& method) {
+Call read_call(const CallOptions& given, const Options& options, const Description& program) {
+  const MethodDescription& method = program.method(given.method);
   Call call;
-  call.arrays = read_inputs(files, method);
+  call.method = &method;
+  call.arrays = read_inputs(given.inputs, method);
   call.tensors.reserve(call.arrays.size());
   for (Array& array : call.arrays) call.tensors.push_back(array.tensor());
   if (options.device_io) call.buffers = to_device(options, method, &call.tensors);
@@ -163,13 +164,13 @@ Call read_call(const Files& files, const Options& options, const MethodDescripti
 }
 
 // Writes the outputs of a call, and adds them to the report. `number` is 0 if there is only one call.
-void report_outputs(const std::vector<Value>& values, std::optional<std::filesystem::path> folder, int number,
-                    Report* report) {
+void report_outputs(const std::vector<Value>& values, std::optional<std::filesystem::path> folder, const Call& call,
+                    int number, Report* report) {
   if (folder && number > 0) *folder /= std::to_string(number);
   if (folder) std::filesystem::create_directories(*folder);
   for (const Value& value : values) {
     Array array = on_host(value);
-    report->outputs.push_back({value.name, dtype_name(array.dtype), array.shape, "", number});
+    report->outputs.push_back({value.name, dtype_name(array.dtype), array.shape, "", number, call.method->name});
     if (!folder) continue;
     if (array.dtype == DType::kBfloat16) array = from_bfloat16(array);
     const auto path = *folder / file_name(value.name);
@@ -182,10 +183,10 @@ Report run(const Options& options) {
   const auto began = Clock::now();
   const std::unique_ptr<Program> program = Program::load(options.program, options.load);
   const double load_ms = ms_since(began);
-  const MethodDescription& method = program->describe().method(options.method);
   std::vector<Call> calls;
   calls.reserve(options.calls.size());
-  for (const Files& files : options.calls) calls.push_back(read_call(files, options, method));
+  for (const CallOptions& each : options.calls) calls.push_back(read_call(each, options, program->describe()));
+  const MethodDescription& method = *calls.front().method;
 
   Report report;
   report.program = program->describe().path;
@@ -194,20 +195,20 @@ Report run(const Options& options) {
   for (const Port& port : method.inputs) {
     if (port.kind != Kind::kTensor) continue;
     const Array& array = calls.front().arrays[next++];
-    report.inputs.push_back({port.name, dtype_name(array.dtype), array.shape, "", 0});
+    report.inputs.push_back({port.name, dtype_name(array.dtype), array.shape, "", 0, method.name});
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const int number = calls.size() > 1 ? static_cast<int>(i) + 1 : 0;
     const auto started = Clock::now();
-    const std::vector<Value> values = program->run(options.method, calls[i].tensors, run_options(options));
+    const std::vector<Value> values = program->run(calls[i].method->name, calls[i].tensors, run_options(options));
     if (i == 0) report.first_ms = load_ms + ms_since(started);
-    report_outputs(values, options.output_dir, number, &report);
+    report_outputs(values, options.output_dir, calls[i], number, &report);
   }
   report.transfers = program->transfers();
   if (options.profile) {
-    profile(program.get(), options, calls.front().tensors);
+    profile(program.get(), options, calls.front());
   } else if (options.repeat > 0) {
-    report.latency = measure(program.get(), options, calls.front().tensors);
+    report.latency = measure(program.get(), options, calls.front());
   }
   if (options.cuda_graph) report.graphs = program->graph_counts();
   report.peak_memory = peak_memory();

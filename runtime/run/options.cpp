@@ -15,10 +15,11 @@ const char kUsage[] =
     "Runs a program on files. PROGRAM is a .pte, the folder of a bundle, or FOLDER/NAME if that has several.\n"
     "\n"
     "  --input NAME=FILE.npy  a file for an input\n"
-    "  --next                 the following --input are of another call, which starts with the state that the call\n"
+    "  --next                 the following --input are of another call, which starts with the state that the calls\n"
     "                         before left; outputs go to DIR/1/, DIR/2/, ..., and --repeat measures the first call\n"
     "  --data FILE.ptd        external data; by default the .ptd beside the program\n"
-    "  --method NAME          default: the only one, or forward\n"
+    "  --method NAME          the method of this call and of those after it, and of those before it without a name;\n"
+    "                         default: the only one, or forward\n"
     "  --output-dir DIR       write outputs to DIR as NAME.npy\n"
     "  --repeat N             measure N runs\n"
     "  --warmup N             runs before the measured ones (default: 3)\n"
@@ -98,10 +99,22 @@ void add_input(const std::string& item, Options* options) {
     fail("--input " + item + ": expected name=file");
   }
   const std::string name = item.substr(0, equals);
-  for (const auto& [known, file] : options->calls.back()) {
+  Files& inputs = options->calls.back().inputs;
+  for (const auto& [known, file] : inputs) {
     if (known == name) fail("--input " + item + ": '" + name + "' is given twice");
   }
-  options->calls.back().emplace_back(name, item.substr(equals + 1));
+  inputs.emplace_back(name, item.substr(equals + 1));
+}
+
+// Gives calls without a method that of the call before, or else the first one that is named after it.
+void spread_methods(std::vector<CallOptions>* calls) {
+  const auto named = [](const CallOptions& call) { return !call.method.empty(); };
+  const auto first = std::find_if(calls->begin(), calls->end(), named);
+  std::string method = first == calls->end() ? "" : first->method;
+  for (CallOptions& call : *calls) {
+    if (named(call)) method = call.method;
+    call.method = method;
+  }
 }
 
 LogLevel level(std::string_view text) {
@@ -120,7 +133,7 @@ void apply(int flag, Options* options) {
     case kData:
       return options->load.data.emplace_back(value), void();
     case kMethod:
-      options->method = value;
+      options->calls.back().method = value;
       return;
     case kOutputDir:
       options->output_dir = value;
@@ -178,6 +191,7 @@ Options parse_options(int count, char** arguments) {
   if (::optind + 1 != count) fail("expected one program; see modelbuild-run --help");
   if (options.profile && options.repeat == 0) fail("--profile: expected --repeat N, the number of runs to record");
   options.program = arguments[::optind];
+  spread_methods(&options.calls);
   return options;
 }
 

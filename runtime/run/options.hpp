@@ -9,12 +9,19 @@
 
 namespace modelbuild {
 
+// Files by the name of their input.
+using Files = std::vector<std::pair<std::string, std::filesystem::path>>;
+
+struct CallOptions {
+  Files inputs;
+  std::string method;  // empty: the only one, or forward
+};
+
 struct Options {
   std::filesystem::path program;
   LoadOptions load;
-  // Of each call, one after another on the same program: name, file.
-  std::vector<std::vector<std::pair<std::string, std::filesystem::path>>> calls{1};
-  std::string method;  // empty: the only one, or forward
+  // One after another on the same program.
+  std::vector<CallOptions> calls{1};
   std::optional<std::filesystem::path> output_dir;
   int repeat = 0;
   int warmup = 3;

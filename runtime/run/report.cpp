@@ -69,7 +69,9 @@ std::string json(const Report& report) {
   for (const ReportedPort& port : report.outputs) {
     Json path = port.path.empty() ? Json() : Json(port.path);
     outputs.push_back({{"name", port.name}, {"dtype", port.dtype}, {"shape", port.shape}, {"path", path}});
-    if (port.call > 0) outputs.back()["call"] = port.call;
+    if (port.call == 0) continue;
+    outputs.back()["call"] = port.call;
+    outputs.back()["method"] = port.method;
   }
   const Transfers& t = report.transfers;
   Json found = {{"version", kVersion},

@@ -26,11 +26,12 @@ struct ReportedPort {
   std::vector<std::int64_t> shape;
   std::string path;  // of an output that was written
   int call = 0;      // of an output, counted from 1; 0 if there is only one call
+  std::string method;
 };
 
 struct Report {
   std::string program;
-  std::string method;
+  std::string method;  // of the first call, as `inputs` are
   std::vector<ReportedPort> inputs;
   std::vector<ReportedPort> outputs;
   double first_ms = 0;  // of loading the program, and of its first run; in the JSON object only

@@ -74,6 +74,38 @@ def test_each_method_has_its_own_inputs_outputs_and_state(
     assert np.load(out / "2/sum.npy") == files["x"] + 2
 
 
+def test_calls_of_several_methods_follow_each_other(
+    program: Path,
+    files: dict[str, np.ndarray],
+    samples: dict[str, Any],
+    modelbuild_run: Callable[..., CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    """A call has the method that is named for it, or that of the call before."""
+    out, x, named = tmp_path / "out", given(tmp_path, "x"), given(tmp_path, "left", "right")
+    calls = ["--method=count", *x, "--next", *x, "--next", "--method=two", *named, "--next", *x, "--method=count"]
+    done = modelbuild_run(program, *calls, f"--output-dir={out}", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    outputs = [(each["call"], each["method"], each["name"]) for each in report["outputs"]]
+    assert outputs == [
+        (1, "count", "sum"),
+        (2, "count", "sum"),
+        (3, "two", "added"),
+        (3, "two", "twice"),
+        (4, "count", "sum"),
+    ]
+    assert (report["method"], [port["name"] for port in report["inputs"]]) == ("count", ["x"])
+    sums = [np.load(out / f"{number}/sum.npy") - files["x"] for number in (1, 2, 4)]
+    np.testing.assert_allclose(sums, [[1], [2], [3]], rtol=1e-6)
+    added, _ = samples["two"].eager(files["left"], files["right"])
+    np.testing.assert_allclose(np.load(out / "3/added.npy"), added, rtol=1e-5)
+    done = modelbuild_run(program, *x, "--next", *x, "--method=count", "--json")
+    assert [each["method"] for each in json.loads(done.stdout)["outputs"]] == ["count", "count"]
+    done = modelbuild_run(program, "--method=count", *x, "--next", "--method=two", *x)
+    assert (done.returncode, done.stderr) == (2, "error: no input 'x'; inputs: left, right\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
