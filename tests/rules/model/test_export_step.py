@@ -86,6 +86,21 @@ class TestBytes:
         assert facts["linear_1"]["module"] == "head"
         assert "return {" in lines[int(facts["linear_1"]["source"].partition(":")[2]) - 1]
 
+    def test_debug_has_the_lines_of_a_method_with_any_name(self, export: Callable[..., Any]) -> None:
+        source = """
+        class Net(nn.Module):
+            def decode(self, x, *, scale=2.0):
+                y = x + 1
+
+                return self.helper(y) * scale
+
+            def helper(self, x):
+                return x.tanh()
+        """
+        found = export(source, method="decode").json("debug")
+        lines = [int(found[name]["source"].partition(":")[2]) for name in ("add", "tanh", "mul")]
+        assert lines == [lines[0], lines[0] + 2, lines[0] + 2]
+
     def test_debug_names_no_module_that_torch_makes_up(self, export: Callable[..., Any]) -> None:
         inputs = [{"name": "x", "shape": ["n", 3], "dtype": "float32", "range": None}]
         source = "class Net(nn.Module):\n    def forward(self, x):\n        return x.new_ones(x.shape[0]) + 1"

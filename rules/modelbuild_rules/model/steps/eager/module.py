@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -68,7 +70,18 @@ def _call_method(module: torch.nn.Module, params: ModelParams) -> None:
     if not inspect.ismethod(method):
         own = [key for key, each in vars(type(module)).items() if inspect.isfunction(each) and not key.startswith("_")]
         raise StepError(f"{params['entry']} has no method '{name}'{did_you_mean(name, own)}")
-    module.forward = method
+    module.forward = MethodType(_named_forward(method.__func__), module)
+
+
+def _named_forward(function: Any) -> Any:
+    """Return a copy of a function whose calls are named `forward` in stack traces: torch.export records the source
+    lines of such calls only."""
+    if not isinstance(function, FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return update_wrapper(made, function)
 
 
 def _prepared(
