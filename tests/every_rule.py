@@ -373,6 +373,25 @@ PACKAGE: dict[str, Any] = {
             "runtime": "runtime.tar",
             "libraries": [_LIBRARY],
         },
+        {
+            "name": "steps_test",
+            "program": ":several",
+            "models": {"one": ":model", "two": ":model"},
+            "inputs": [
+                {
+                    "name": "both",
+                    "steps": [
+                        {"method": "one", "generator": {"seed": 1, "sizes": {"n": 3}}, "count": {"y": 2}},
+                        {
+                            "method": "two",
+                            "calls": 3,
+                            "files": {"y": "y.npy"},
+                            "feed": {"x": {"output": "o", "argmax": True}},
+                        },
+                    ],
+                }
+            ],
+        },
     ],
     "py_test": [
         {

@@ -235,10 +235,12 @@ class ProgramMethod:
 
     inputs    names of its inputs; None if only its signature has them
     lowering  its lowering; None if unknown
+    module    the number of its module; methods with the same number share their state
     """
 
     inputs: tuple[str, ...] | None = None
     lowering: Lowering | None = None
+    module: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,24 @@ stack = ":stack"
 """
 
 
+TEST = """
+[[pte_test]]
+name = "{name}"
+program = ":program"
+model = ":net"
+models = {models}
+{more}
+[[pte_test.inputs]]
+name = "drawn"
+steps = [
+    {{ method = "write", calls = 2, generator = {{ seed = 1 }} }},
+    {{ method = "count", generator = {{ seed = 2 }} }},
+    {{ method = "add", generator = {{ seed = 3 }} }},
+    {{ method = "count", calls = 2, generator = {{ seed = 4 }} }},
+    {{ method = "write", generator = {{ seed = 5 }}, count = {{ row = 2 }} }},
+    {{ method = "add", calls = 2, generator = {{ seed = 6 }} }},
+]
+"""
 ON_A_GPU = """
 [[backend_stack]]
 name = "gpu_stack"
@@ -163,6 +183,36 @@ def test_methods_change_one_state_in_the_cpp_runtime(workspace: Any, builder: An
 def test_each_loaded_program_has_its_own_state(workspace: Any) -> None:
     for _ in range(2):
         check(load_with_executorch(pte(workspace)))
+
+
+def test_a_pte_test_calls_methods_one_after_another_in_both_runtimes(
+    workspace: Any, builder: Any, repository: Path, tmp_path: Path
+) -> None:
+    native = builder.build(repository / "build/runtime", tests=True)
+    other = workspace.copy(tmp_path)
+    pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", other.root / "runtime.tar"]
+    subprocess.run(pack, check=True, capture_output=True)
+    models = '{ count = ":counter" }'
+    # Without a common state in eager PyTorch, the outputs differ from those of the program.
+    apart = '{ count = ":counter", add = ":twin" }'
+    twin = BUILD[: BUILD.index('[[torch_model]]\nname = "counter"')].replace('name = "net"', 'name = "twin"')
+    tests = [
+        TEST.format(name="python_test", models=models, more=""),
+        TEST.format(name="native_test", models=models, more='runtime = "runtime.tar"'),
+        TEST.format(name="apart_test", models=apart, more=""),
+    ]
+    other.add("BUILD.toml", "".join([*tests, twin]))
+    found = other.run("test", "//:all", "--keep-going", "--json")
+    cases = {test["label"]: test["cases"][0] for test in found.json["tests"]}
+    assert {label: case["status"] for label, case in cases.items()} == {
+        "//:python_test": "passed",
+        "//:native_test": "passed",
+        "//:apart_test": "failed",
+    }, found.err
+    assert cases["//:apart_test"]["message"].startswith("call 4 of 9 (add): output 'output': ")
+    measures = {test["label"]: test["measures"] for test in found.json["tests"]}
+    for label in ("//:python_test", "//:native_test"):
+        assert measures[label].keys() >= {"latency_ms", "latency_ms_count", "latency_ms_add"}
 
 
 def test_a_method_that_only_reads_a_changed_buffer_is_one_line(workspace: Any, tmp_path: Path) -> None:

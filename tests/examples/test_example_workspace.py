@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import torch
 from PIL import Image
 
-import modelbuild_runtime
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("bundles")
@@ -146,28 +144,18 @@ def test_the_detector_with_8_bit_layers_finds_the_same_face_in_half_the_bytes(wo
 
 
 @pytest.mark.slow
-@torch.no_grad()
 def test_the_language_model_generates_the_tokens_of_eager_pytorch(workspace: Examples) -> None:
+    assert workspace.passed("//models:llm_test", "//models:llm_int8_test", "//models:llm_int8_float_test") == {
+        "//models:llm_test": ["generated", "two_prompts"],
+        "//models:llm_int8_test": ["generated"],
+        "//models:llm_int8_float_test": ["generated"],
+    }
     workspace.build("//models:llm", "//models:llm_int8")
-    cases = workspace.passed("//models:llm_prefill_test", "//models:llm_decode_test", "//models:llm_int8_test")
-    assert len(cases) == 3
-    files = {name: workspace.root / f"modelbuild-out/cpu/models/{name}/{name}.pte" for name in ("llm", "llm_int8")}
-    assert files["llm_int8"].stat().st_size < files["llm"].stat().st_size / 2
-    programs = {name: modelbuild_runtime.load_with_executorch(file) for name, file in files.items()}
-    torch.manual_seed(0)  # as the model's `seed`
-    model = runpy.run_path(str(workspace.root / "models/language_model.py"))["LanguageModel"]().eval()
-    prompt, found = [1, 5, 20, 7], {name: list[int]() for name in ("eager", *programs)}
-    logits = {name: program.run({"tokens": np.array([prompt])}, "prefill") for name, program in programs.items()}
-    logits["eager"] = {"logits": model.prefill(torch.tensor([prompt])).numpy()}
-    for number in range(len(prompt), 28):
-        for name, each in logits.items():
-            found[name].append(int(each["logits"].argmax()))
-        token, position = np.array([[found["eager"][-1]]]), np.array([number])
-        for name, program in programs.items():
-            logits[name] = program.run({"token": token, "position": position}, "decode")
-        logits["eager"] = {"logits": model.decode(torch.from_numpy(token), torch.from_numpy(position)).numpy()}
-    assert found["llm"] == found["eager"]
-    assert sum(one == other for one, other in zip(found["llm_int8"], found["eager"], strict=True)) > 16
+    sizes = {
+        name: (workspace.root / f"modelbuild-out/cpu/models/{name}/{name}.pte").stat().st_size
+        for name in ("llm", "llm_int8")
+    }
+    assert sizes["llm_int8"] < sizes["llm"] / 2
 
 
 @pytest.mark.slow

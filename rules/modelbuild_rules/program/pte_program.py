@@ -156,6 +156,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
                         *(tool for one in stacks[each.name] for tool in one.backend.compile_tools(one.attributes)),
                     ),
                 ),
+                each.module,
             )
             for each in methods
         },

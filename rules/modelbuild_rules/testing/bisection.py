@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Output, Resources
 from modelbuild_rules.providers import DeviceTarget, ExportedModel, Lowering
 from modelbuild_rules.testing.attributes import seconds
 from modelbuild_rules.testing.on_device import OnDevice
+from modelbuild_rules.testing.tested_methods import TestedMethods
 
 _STEPS = "modelbuild_rules.testing.steps.bisect"
 _RESOURCES = Resources(memory=4 << 30)
@@ -16,22 +18,24 @@ _RESOURCES = Resources(memory=4 << 30)
 
 def search_here(
     ctx: Context[Any],
-    reference: ExportedModel,
-    lowering: Lowering,
+    tested: TestedMethods,
     inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
     params: Mapping[str, Any],
-    tools: tuple[str, ...],
-) -> DerivedArtifact:
-    """Declare the action that searches with ExecuTorch's Python runtime; return its finding."""
+) -> DerivedArtifact | None:
+    """Declare the action that searches with ExecuTorch's Python runtime; return its finding, or None if a method's
+    lowering is unknown."""
+    methods = _Methods.of(tested)
+    if methods is None:
+        return None
     return ctx.action(
         "bisect",
         step="first_wrong_node",
-        inputs={**inputs, **_reference(reference), **_lowered(lowering)},
+        inputs={**inputs, **methods.references(), **methods.lowered()},
         outputs=[Output("finding", "finding.json")],
-        params={**params, "backends": list(lowering.backends)},
-        plugins=_plugins(lowering),
-        tools=(*lowering.tools, *tools),
-        python=("srcs", "metric_srcs"),
+        params={**params, **methods.params()},
+        plugins=methods.plugins(),
+        tools=(*methods.tools(), *tested.tools()),
+        python=(*tested.python(), "metric_srcs"),
         preload=("torch", "executorch.exir"),
         resources=_RESOURCES,
         description=f"find the first wrong node of {ctx.attrs.program}",
@@ -40,32 +44,34 @@ def search_here(
 
 def search_on_device(
     ctx: Context[Any],
-    reference: ExportedModel,
-    lowering: Lowering,
+    tested: TestedMethods,
     inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
     params: Mapping[str, Any],
-    tools: tuple[str, ...],
-    tested: OnDevice,
-) -> DerivedArtifact:
-    """Declare the actions that search on the test's device; return the finding.
+    there: OnDevice,
+) -> DerivedArtifact | None:
+    """Declare the actions that search on the test's device; return the finding, or None if a method's lowering is
+    unknown.
 
     The device runs the program with all tensors between partitions as outputs, on the case that failed in the report,
     and then the wrong partition with its nodes' results as outputs.
     """
+    methods = _Methods.of(tested)
+    if methods is None:
+        return None
     needed = {name: each for name, each in inputs.items() if not name.startswith("case.")}
-    lowered: dict[str, Any] = {"inputs": {**needed, **_lowered(lowering)}, "plugins": _plugins(lowering)}
+    lowered: dict[str, Any] = {"inputs": {**needed, **methods.lowered()}, "plugins": methods.plugins()}
     shared: dict[str, Any] = {
-        "tools": (*lowering.tools, *tools),
-        "python": ("srcs", "metric_srcs"),
+        "tools": (*methods.tools(), *tested.tools()),
+        "python": (*tested.python(), "metric_srcs"),
         "preload": ("torch", "executorch.exir"),
         "resources": _RESOURCES,
     }
-    params = {**{name: value for name, value in params.items() if name != "cases"}, "backends": list(lowering.backends)}
+    params = {**{name: value for name, value in params.items() if name != "cases"}, **methods.params()}
     taps = ctx.action(
         "taps",
         step=f"{_STEPS}.tapped_program",
         outputs=[Output("taps", "taps", "tree")],
-        params={name: params[name] for name in ("eager", "method", "backends") if name in params},
+        params={name: params[name] for name in ("methods", "backends", "modules")},
         description=f"give {ctx.attrs.program} all tensors between partitions as outputs",
         **lowered,
         **shared,
@@ -74,7 +80,7 @@ def search_on_device(
     plan = ctx.action(
         "plan-taps",
         step=f"{_STEPS}.tap_commands",
-        inputs={"report": tested.report, "cases": tested.cases, "taps": taps, **data},
+        inputs={"report": there.report, "cases": there.cases, "taps": taps, **data},
         outputs=[Output("plan", "plan", "tree")],
         description=f"choose the case of {ctx.label} to search",
     )["plan"]
@@ -83,9 +89,9 @@ def search_on_device(
         step=f"{_STEPS}.wrong_partition",
         inputs={
             **lowered["inputs"],
-            **_reference(reference),
-            "bundle": tested.bundle,
-            "cases": tested.cases,
+            **methods.references(),
+            "bundle": there.bundle,
+            "cases": there.cases,
             "taps": taps,
             "plan": plan,
         },
@@ -99,7 +105,7 @@ def search_on_device(
     return ctx.action(
         "bisect",
         step=f"{_STEPS}.wrong_node_on_device",
-        inputs={"bundle": tested.bundle, "wrong": wrong},
+        inputs={"bundle": there.bundle, "wrong": wrong},
         outputs=[Output("finding", "finding.json")],
         tools=("numpy",),
         device=_job(ctx, ("bundle", "wrong"), "wrong"),
@@ -111,18 +117,46 @@ def _job(ctx: Context[Any], inputs: tuple[str, ...], plan: str) -> DeviceJob:
     return DeviceJob(str(ctx.device_label), ctx.device(DeviceTarget).spec, inputs, plan, seconds(ctx.attrs))
 
 
-def _reference(reference: ExportedModel) -> dict[str, Artifact]:
-    return {
-        "reference.program": reference.program,
-        "reference.weights": reference.weights,
-        "reference.debug": reference.debug,
-    }
+@dataclass(frozen=True)
+class _Methods:
+    """The tested methods: the exported program of each model, and the lowering of each program's method."""
 
+    exported: Mapping[str, ExportedModel]
+    lowerings: Mapping[str, Lowering]
+    modules: Mapping[str, int]
 
-def _lowered(lowering: Lowering) -> dict[str, Artifact | tuple[Artifact, ...]]:
-    needs = {f"backend.{i}.{n}": a for i, needed in enumerate(lowering.prerequisites) for n, a in needed.items()}
-    return {"lowered.program": lowering.model.program, "lowered.weights": lowering.model.weights, **needs}
+    @classmethod
+    def of(cls, tested: TestedMethods) -> _Methods | None:
+        exported = {name: each.exported for name, each in tested.called.items() if each.exported is not None}
+        lowerings = {name: each.lowering for name, each in tested.called.items() if each.lowering is not None}
+        if len(exported) < len(tested.called) or len(lowerings) < len(tested.called):
+            return None
+        return cls(exported, lowerings, {name: each.placed for name, each in tested.called.items()})
 
+    def references(self) -> dict[str, Artifact]:
+        return {
+            f"reference.{method}.{name}": artifact
+            for method, each in self.exported.items()
+            for name, artifact in (("program", each.program), ("weights", each.weights), ("debug", each.debug))
+        }
 
-def _plugins(lowering: Lowering) -> list[str]:
-    return sorted({each[part] for each in lowering.backends for part in ("partitioning", "compiling")} - {""})
+    def lowered(self) -> dict[str, Artifact]:
+        """Return the models that were lowered, and what their compile steps read besides partitions."""
+        found: dict[str, Artifact] = {}
+        for method, each in self.lowerings.items():
+            found[f"lowered.{method}.program"] = each.model.program
+            found[f"lowered.{method}.weights"] = each.model.weights
+            for number, needed in enumerate(each.prerequisites):
+                found |= {f"backend.{method}.{number}.{name}": artifact for name, artifact in needed.items()}
+        return found
+
+    def params(self) -> dict[str, Any]:
+        backends = {method: list(each.backends) for method, each in self.lowerings.items()}
+        return {"backends": backends, "modules": dict(self.modules)}
+
+    def plugins(self) -> list[str]:
+        backends = [backend for each in self.lowerings.values() for backend in each.backends]
+        return sorted({each[part] for each in backends for part in ("partitioning", "compiling")} - {""})
+
+    def tools(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tool for each in self.lowerings.values() for tool in each.tools))

@@ -6,7 +6,10 @@ For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import ModelParams
 
 
 class ToleranceParams(TypedDict):
@@ -25,16 +28,10 @@ class ToleranceParams(TypedDict):
     """True if the output is not compared."""
 
 
-class GeneratorParams(TypedDict):
+class DrawParams(TypedDict):
     """A generator of inputs."""
 
     seed: int
-    count: int
-    """Number of cases."""
-
-    calls: int
-    """Number of calls in each case."""
-
     distribution: Literal["uniform", "normal"]
     range: tuple[float, float] | None
     """Lowest and highest value; None for the range that the model declares, else 0 and 1."""
@@ -43,6 +40,53 @@ class GeneratorParams(TypedDict):
     std: float
     sizes: Mapping[str, int]
     """Sizes of dynamic dimensions, by name."""
+
+
+class FedParams(TypedDict):
+    """An input that is an output of a call before."""
+
+    output: str
+    argmax: bool
+    """True if it is the index of the largest element of each row."""
+
+
+class CaseStepParams(TypedDict):
+    """Calls of one method."""
+
+    method: str
+    calls: int
+    files: Sequence[str]
+    """Names of inputs from files: the inputs `case.<index>.<step>.<input>` of the step."""
+
+    feed: Mapping[str, FedParams]
+    """By input."""
+
+    count: Mapping[str, int]
+    """The first integer, by input."""
+
+    generator: DrawParams | None
+    """The generator of all other inputs."""
+
+
+class CaseParams(TypedDict):
+    """A case, or several that a generator draws."""
+
+    name: str
+    drawn: int
+    """Number of cases that a generator draws; 0 for one case without such a generator."""
+
+    steps: Sequence[CaseStepParams]
+
+
+class MethodParams(TypedDict):
+    """A method that a test calls."""
+
+    eager: ModelParams
+    inputs: str
+    """The beginning of the names of the step's inputs for `eager`."""
+
+    module: int
+    """Number of its module; methods with the same number share their state."""
 
 
 class MetricParams(TypedDict):

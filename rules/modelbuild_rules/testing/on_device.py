@@ -11,6 +11,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.bundle.runtime_bundle import bundle_action, machine_of
 from modelbuild_rules.providers import DeviceTarget, Program
 from modelbuild_rules.testing.attributes import resources, seconds
+from modelbuild_rules.testing.tested_methods import TestedMethods, compared_with
 
 _LATENCIES = ("max_latency", "max_latency_p95")
 # Attributes about a program that runs on this machine, and what to use in their place.
@@ -67,7 +68,7 @@ def on_device_test(
     program: Program,
     inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
     parity: Mapping[str, Any],
-    tools: tuple[str, ...],
+    tested: TestedMethods,
 ) -> OnDevice:
     """Declare the actions. `inputs` and `parity` are those of the test on this machine."""
     attrs, device = ctx.attrs, ctx.device(DeviceTarget)
@@ -76,17 +77,22 @@ def on_device_test(
     bundle = bundle_action(ctx, programs, device, attrs, "bundle", "bundle")
     given = {name: each for name, each in inputs.items() if name.startswith("case.")}
     pte = {name: each for name, each in inputs.items() if name in ("program.pte", "program.ptd", "program.signature")}
+    # Inputs that are outputs of calls before come from eager PyTorch.
+    fed = any(step["feed"] for case in parity["cases"] for step in case["steps"])
+    models = {"methods": parity["methods"]} if fed else {}
     cases = ctx.action(
         "cases",
         step="device_cases",
-        inputs={**given, **pte},
+        inputs={**given, **pte, **(tested.eager_inputs() if fed else {})},
         outputs=[Output("cases", "cases", "tree")],
         params={
             "cases": parity["cases"],
             "latency_runs": 0 if selected else attrs.latency_runs,
-            **{name: parity[name] for name in ("filter", "method") if name in parity},
+            **({"filter": selected} if selected else {}),
+            **models,
         },
-        tools=("flatbuffers", *tools),
+        tools=("flatbuffers", *tested.tools()),
+        python=tested.python() if fed else (),
         preload=("torch",),
         description=f"inputs of {ctx.label}",
     )["cases"]
@@ -107,11 +113,11 @@ def on_device_test(
             "backends": {} if selected else attrs.backends,
         },
         unkeyed={"timeout": seconds(attrs)},
-        tools=("flatbuffers", *tools),
-        python=("srcs", "metric_srcs"),
+        tools=("flatbuffers", *tested.tools()),
+        python=(*tested.python(), "metric_srcs"),
         preload=("torch",),
         device=DeviceJob(str(ctx.device_label), device.spec, ("bundle", "cases"), "cases", seconds(attrs)),
         resources=resources(attrs),
-        description=f"{attrs.program} on {ctx.device_label} against {attrs.model}",
+        description=f"{attrs.program} on {ctx.device_label} against {compared_with(attrs)}",
     )["report"]
     return OnDevice(report, bundle, cases)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import Field
 
@@ -21,7 +21,6 @@ from modelbuild.api import (
     Provider,
     Resources,
     Size,
-    Source,
     SourceArtifact,
     Sources,
     TestAction,
@@ -32,69 +31,22 @@ from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installe
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
-from modelbuild_rules.model.methods import eager_method_of, methods_of
+from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.providers import Dataset, DeviceTarget, ExportedModel, ModelMethods, Program
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.testing.accuracy import Accuracy, accuracy_params
 from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
 from modelbuild_rules.testing.bisection import search_here, search_on_device
-from modelbuild_rules.testing.case_names import case_names, is_selected
+from modelbuild_rules.testing.case_names import is_selected
+from modelbuild_rules.testing.case_params import case_params, check_names
+from modelbuild_rules.testing.cases import TestInputs
 from modelbuild_rules.testing.on_device import check_on_device, on_device_test
+from modelbuild_rules.testing.tested_methods import compared_with, tested_methods
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import AccuracyParams, GpuNeeds, MetricParams, ToleranceParams
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
-
-
-class Generator(Attrs):
-    """Inputs drawn by numpy's default_rng(seed + number of the case), one after another in the program's order."""
-
-    seed: int = Field(ge=0)
-    """Seed of all values."""
-
-    count: int = Field(default=1, ge=1, le=1000)
-    """Number of cases to draw."""
-
-    calls: int = Field(default=1, ge=1, le=1000)
-    """Number of calls in each case, one after another, with inputs of their own: see `calls` of a case."""
-
-    distribution: Literal["uniform", "normal"] = "uniform"
-    """Distribution of floating-point values: uniform in `range`, or normal with `mean` and `std`. Integers are uniform
-    in `range`, both ends included; booleans are true with probability 1/2."""
-
-    range: tuple[float, float] | None = None
-    """Lowest and highest value; by default the range that the model declares for the input, else 0 and 1."""
-
-    mean: float = 0.0
-    """Mean of the normal distribution."""
-
-    std: float = Field(default=1.0, ge=0)
-    """Standard deviation of the normal distribution."""
-
-    sizes: dict[str, int] = Field(default_factory=dict)
-    """Sizes of dynamic dimensions, by name; by default 2, or the nearest allowed size."""
-
-
-class TestInputs(Attrs):
-    """A case: each input from a file, or all inputs from a generator. It starts with the model's initial state."""
-
-    name: str
-    """The case's name in the report."""
-
-    files: dict[str, Source] = Field(default_factory=dict)
-    """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
-
-    calls: tuple[dict[str, Source], ...] = ()
-    """In place of `files`: several calls, one after another, each a table of files. State that a call leaves, such as a
-    cache of keys and values, is that of the next call. The outputs of each call are compared."""
-
-    generator: Generator | None = None
-    """The generator that draws the inputs."""
-
-    def names(self) -> list[str]:
-        """Return the names of the cases in the report."""
-        return case_names(self.name, self.generator.count if self.generator else 1)
 
 
 class Tolerance(Attrs):
@@ -141,12 +93,15 @@ class PteTestAttrs(TestAttrs):
     program: Annotated[Dep, LabelOf(Program)]
     """The `pte_program`."""
 
-    model: Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]
-    """The `torch_model` or `quantized_model` to compare with, in eager PyTorch. Of a `torch_model` with `methods`, it
-    is the tested method."""
+    model: Annotated[Dep, LabelOf(ExportedModel, ModelMethods)] | None = None
+    """The `torch_model` or `quantized_model` to compare with, in eager PyTorch. Of one with `methods`, it is the tested
+    methods, which share their state. Required unless `models` has one for each method."""
+
+    models: dict[MethodName, Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]] = Field(default_factory=dict)
+    """The models of methods that have others than `model`, by the method's name."""
 
     method: str | None = None
-    """The program's method; by default the only one, or `forward`."""
+    """The program's method; by default the only one, or `forward`. `steps` of a case name others."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """The device: a `device_target`. `--device` overrides it."""
@@ -234,8 +189,7 @@ inputs = [{ name = "random", generator = { seed = 0, count = 3 } }]
 def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)
-    method = _method(ctx, program)
-    eager = eager_method_of(ctx, attrs.model, method, ("model",))
+    tested = tested_methods(ctx, program, attrs.inputs)
     known = [name for case in attrs.inputs for name in case.names()]
     if not any(is_selected(name, ctx.test_filter) for name in known):
         unmatched = f"no case matches '{ctx.test_filter}'{did_you_mean(ctx.test_filter, known)}"
@@ -259,59 +213,40 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     files: dict[str, tuple[Artifact, ...]] = {}
     cases = []
     for index, case in enumerate(attrs.inputs):
-        if [bool(case.files), bool(case.calls), case.generator is not None].count(True) != 1:
-            message = f"case '{case.name}': expected one of 'files', 'calls' and 'generator'"
-            raise ctx.error(("inputs", index), message)
-        calls = case.calls or ((case.files,) if case.files else ())
-        names = [each["name"] for each in eager.params["inputs"]]
-        for number, given in enumerate(calls):
-            where = ("inputs", index, *(("calls", number) if case.calls else ("files",)))
-            _check_names(ctx, "input", where, given, names)
-            if missing := [name for name in names if name not in given]:
-                which = f"call {number + 1} of case" if case.calls else "case"
-                raise ctx.error(where, f"{which} '{case.name}': no file for the input '{missing[0]}'")
-            for name, source in given.items():
-                files[f"case.{index}.{number}.{name}"] = (ctx.file(source),)
-        if case.generator:
-            if case.generator.range and not case.generator.range[0] <= case.generator.range[1]:
-                raise ctx.error(("inputs", index, "generator", "range"), "expected [lowest, highest]")
-            where = ("inputs", index, "generator", "sizes")
-            _check_names(ctx, "dynamic dimension", where, case.generator.sizes, list(eager.params["dynamic"]))
-        drawn = case.generator.model_dump(mode="json") if case.generator else None
-        cases.append({"name": case.name, "calls": [sorted(given) for given in calls], "generator": drawn})
-    if eager.params["outputs"] is not None:
-        _check_names(ctx, "output", ("outputs",), attrs.outputs, eager.params["outputs"])
+        params, given = case_params(ctx, index, case, tested)
+        cases.append(params)
+        files |= given
+    outputs = tested.outputs()
+    if outputs is not None:
+        check_names(ctx, "output", ("outputs",), attrs.outputs, outputs)
     baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
     selected = {"filter": ctx.test_filter} if ctx.test_filter else {}
     parity = {
         **selected,
-        **({"method": method} if method != "forward" else {}),
-        "eager": dict(eager.params),
+        **({"method": tested.measured} if tested.measured is not None else {}),
+        "methods": tested.params(),
         "cases": cases,
         "tolerance": _tolerance(attrs.tolerance),
         "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
-        "metrics": [_metric(ctx, index, metric_srcs, eager.params["outputs"]) for index in range(len(attrs.metrics))],
+        "metrics": [_metric(ctx, index, metric_srcs, outputs) for index in range(len(attrs.metrics))],
     }
     data = ctx.provider(attrs.dataset, Dataset) if attrs.dataset is not None else None
-    accuracy = _accuracy(ctx, data, metric_srcs, eager.params["outputs"])
+    if data is not None and tested.measured is None:
+        expected = f"expected 'method', one of: {', '.join(tested.called)}"
+        raise ctx.error("dataset", f"accuracy is that of one method; {expected}")
+    accuracy = _accuracy(ctx, data, metric_srcs, outputs)
     runtime = {"runtime": ctx.file(attrs.runtime)} if attrs.runtime else {}
     libraries = library_inputs(ctx, attrs.libraries)
     inputs = {
-        **eager.inputs,
+        **tested.eager_inputs(),
         **files,
         "metric_srcs": metric_srcs,
         **{f"program.{name}": artifact for name, artifact in _files(program).items()},
     }
-    several = methods_of(ctx, attrs.model)
-    providers = (several[method].exported,) if several else ctx.providers(attrs.model)
-    exported = next((each for each in providers if isinstance(each, ExportedModel)), None)
-    lowering = program.methods[method].lowering
     if attrs.on_device:
-        tested = on_device_test(ctx, program, inputs, parity, eager.tools)
-        there = None
-        if exported is not None and lowering is not None:
-            there = search_on_device(ctx, exported, lowering, inputs, parity, eager.tools, tested)
-        return (TestAction((tested.report,), flaky=attrs.flaky, bisect=there, filters=True),)
+        there = on_device_test(ctx, program, inputs, parity, tested)
+        finding = search_on_device(ctx, tested, inputs, parity, there)
+        return (TestAction((there.report,), flaky=attrs.flaky, bisect=finding, filters=True),)
     made = ctx.action(
         "test",
         step="pte_test",
@@ -340,32 +275,14 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             "timeout": seconds(attrs),
             **({"place": archive_place(ctx), "library_places": library_places(ctx)} if cpp or spare else {}),
         },
-        tools=("flatbuffers", *eager.tools, *((runtime_package.distribution,) if runtime_package else ())),
-        python=("srcs", "metric_srcs"),
+        tools=("flatbuffers", *tested.tools(), *((runtime_package.distribution,) if runtime_package else ())),
+        python=(*tested.python(), "metric_srcs"),
         preload=("torch",),
         resources=_resources(attrs, program),
-        description=f"{attrs.program} against {attrs.model}",
+        description=f"{attrs.program} against {compared_with(attrs)}",
     )
-    bisect = None
-    if exported is not None and lowering is not None:
-        params = {**parity, "cpp_runtime": cpp}
-        bisect = search_here(ctx, exported, lowering, inputs, params, eager.tools)
+    bisect = search_here(ctx, tested, inputs, {**parity, "cpp_runtime": cpp})
     return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect, filters=True),)
-
-
-def _method(ctx: Context[PteTestAttrs], program: Program) -> str:
-    """Return the name of the tested method."""
-    wanted, known = ctx.attrs.method, list(program.methods)
-    if wanted is None and len(known) == 1:
-        return known[0]
-    if (wanted or "forward") in known:
-        return wanted or "forward"
-    if wanted is None:
-        raise ctx.error(
-            "program", f"'{ctx.attrs.program}' has several methods; expected 'method', one of: {', '.join(known)}"
-        )
-    hint = did_you_mean(wanted, known) or f"; expected {', '.join(known)}"
-    raise ctx.error("method", f"'{ctx.attrs.program}' has no method '{wanted}'{hint}")
 
 
 def _installed_runtime(attrs: PteTestAttrs, arch: str | None) -> InstalledRuntime | None:
@@ -397,15 +314,6 @@ def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:
 def _resources(attrs: PteTestAttrs, program: Program) -> Resources:
     capabilities = program.device.compute_capabilities if program.device and attrs.gpus else ()
     return replace(resources(attrs), compute_capability=min(capabilities, key=float, default=""))
-
-
-def _check_names(
-    ctx: Context[PteTestAttrs], what: str, path: tuple[str | int, ...], given: Iterable[str], known: Sequence[str]
-) -> None:
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "")
-            raise ctx.error((*path, name), f"the model has no {what} '{name}'{hint}")
 
 
 def _files(program: Program) -> dict[str, Artifact]:
@@ -442,7 +350,7 @@ def _metric(
     limits: MetricParams = {"entry": "", "top": 0, "output": "", "min": metric.min, "max": metric.max}
     if metric.top is not None and metric.output is not None:
         if outputs is not None:
-            _check_names(ctx, "output", (*where, "output"), [metric.output], outputs)
+            check_names(ctx, "output", (*where, "output"), [metric.output], outputs)
         return {**limits, "top": metric.top, "output": metric.output}
     assert metric.entry is not None
     return {**limits, "entry": _function(ctx, srcs, (*where, "entry"), metric.entry)}
@@ -452,7 +360,7 @@ def _accuracy(
     ctx: Context[PteTestAttrs], data: Dataset | None, srcs: tuple[Artifact, ...], outputs: Sequence[str] | None
 ) -> list[AccuracyParams]:
     def check_name(where: tuple[str | int, ...], name: str) -> None:
-        _check_names(ctx, "output", where, [name], outputs or ())
+        check_names(ctx, "output", where, [name], outputs or ())
 
     return accuracy_params(ctx, data, outputs, check_name, partial(_function, ctx, srcs))
 

@@ -14,7 +14,8 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity import accuracy
 from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
 from modelbuild_rules.testing.steps.test_report import Case
-from modelbuild_runtime.describe import Port
+from modelbuild_runtime.describe import MethodDescription, Port
+from modelbuild_runtime.files.pte import Moved
 from modelbuild_runtime.shapes import Dim
 
 PORT = Port("x", "tensor", "float32", (Dim.fixed(1), Dim.fixed(3)))
@@ -27,11 +28,15 @@ LABELS = [0, 1, 0, 1]
 
 class Runner:
     def run(self, calls: Any) -> Any:
-        return [{"y": x[:, [1, 0, 2]] if x[0, 0] == 5 else x} for x in (call["x"] for call in calls)]
+        return [{"y": x[:, [1, 0, 2]] if x[0, 0] == 5 else x} for x in (call.inputs["x"] for call in calls)]
 
 
-def eager(calls: Any) -> Any:
-    return [{"y": call["x"]} for call in calls]
+class Identity:
+    """The model in eager PyTorch."""
+
+    def run(self, plan: Any) -> Any:
+        calls = [planned.call({}) for planned in plan]
+        return calls, [{"y": call.inputs["x"]} for call in calls]
 
 
 Compute = Callable[..., tuple[Case, Mapping[str, float]]]
@@ -41,7 +46,8 @@ Compute = Callable[..., tuple[Case, Mapping[str, float]]]
 def compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compute:
     """Return a function that computes one number on the samples."""
     monkeypatch.setattr(accuracy, "open_program", lambda *_: None)
-    monkeypatch.setattr(accuracy, "tensor_inputs", lambda *_: [PORT])
+    method = MethodDescription("forward", (PORT,), (), (), (), 0, Moved())
+    monkeypatch.setattr(accuracy, "method_of", lambda *_: method)
     (tmp_path / "own_metric.py").write_text(
         "def right(result, sample):\n    return float(result['y'].argmax() == sample['label'].item())\n\n"
         "def wrong(result, sample):\n    return 'text'\n"
@@ -53,8 +59,10 @@ def compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compute:
 
     def run(**table: Any) -> tuple[Case, Mapping[str, float]]:
         measures: dict[str, float] = {}
-        step = Step({"accuracy": [DEFAULTS | table]}, {"samples.archives": tuple(files)}, {}, tmp_path)
+        params = {"accuracy": [DEFAULTS | table], "method": "forward"}
+        step = Step(params, {"samples.archives": tuple(files)}, {}, tmp_path)
         runner: Any = Runner()
+        eager: Any = Identity()
         try:
             (case,) = accuracy.accuracy_cases(step, runner, eager, measures)
         finally:

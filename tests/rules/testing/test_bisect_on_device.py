@@ -87,9 +87,14 @@ def planned(folder: Path, *statuses: str) -> tuple[Any, Any]:
     cases, taps, plan = (folder / name for name in ("cases", "taps", "plan"))
     for each in (cases, taps):
         each.mkdir()
-    calls = [{"x": "0.0.0.npy", "y": "0.0.1.npy"}, {"x": "0.1.0.npy", "y": "0.1.1.npy"}]
+    inputs = [{"x": "0.0.0.npy", "y": "0.0.1.npy"}, {"x": "0.1.0.npy"}]
+    calls = [{"method": method, "inputs": given} for method, given in zip(("one", "two"), inputs, strict=True)]
     (cases / "cases.json").write_text(json.dumps([{"name": f"c{n}", "calls": calls} for n in range(len(statuses))]))
-    (taps / "taps.json").write_text(json.dumps({"inputs": {"x": "input0", "y": "input2"}}))
+    methods = {
+        "one": {"name": "first", "inputs": {"x": "input0", "y": "input2"}},
+        "two": {"name": "second", "inputs": {"x": "input1"}},
+    }
+    (taps / "taps.json").write_text(json.dumps({"methods": methods}))
     report = folder / "report.json"
     listed = [{"name": f"c{number}", "status": status} for number, status in enumerate(statuses)]
     report.write_text(json.dumps({"cases": [*listed, {"name": "max_latency", "status": "failed"}]}))
@@ -104,8 +109,8 @@ def test_the_first_case_that_failed_runs_with_all_its_calls(tmp_path: Path) -> N
     assert (command["name"], case) == ("taps", 1)
     assert command["argv"] == [
         *("bundle/bin/modelbuild-run", "taps/tapped.pte", "--data=program.ptd/net.ptd"),
-        *("--input=input0=cases/0.0.0.npy", "--input=input2=cases/0.0.1.npy", "--next"),
-        *("--input=input0=cases/0.1.0.npy", "--input=input2=cases/0.1.1.npy", "--output-dir=out/taps", "--json"),
+        *("--method=first", "--input=input0=cases/0.0.0.npy", "--input=input2=cases/0.0.1.npy", "--next"),
+        *("--method=second", "--input=input1=cases/0.1.0.npy", "--output-dir=out/taps", "--json"),
     ]
 
 

@@ -345,7 +345,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
 @pytest.mark.parametrize(
     ("inputs", "more", "line"),
     [
-        ('{ name = "a" }', "", "case 'a': expected one of 'files', 'calls' and 'generator'"),
+        ('{ name = "a" }', "", "case 'a': expected one of 'files', 'calls', 'generator' and 'steps'"),
         (
             '{ name = "a", files = { x = "x.npy" }, calls = [{ x = "x.npy" }] }',
             "",
@@ -384,3 +384,161 @@ def test_budgets_are_no_part_of_a_filtered_test(actions: Actions) -> None:
     more = "max_bytes = 5\nbackends = { first = 'portable' }\n"
     whole, part = (actions(more, test_filter=test_filter)["test"].params for test_filter in ("", "drawn"))
     assert (whole["budgets"], part["budgets"], part["backends"]) == ({"max_bytes": 5}, {}, {})
+
+
+SEQUENCE = """
+[[torch_model]]
+name = "module"
+entry = "net.py:Net"
+srcs = ["net.py"]
+[torch_model.methods.write]
+inputs = [{ name = "x", shape = ["n"], dtype = "float32" }, { name = "row", shape = [1], dtype = "int64" }]
+dynamic = { n = { min = 1, max = 8 } }
+outputs = ["y", "best"]
+[torch_model.methods.read]
+inputs = [{ name = "z", shape = [2], dtype = "float32" }]
+outputs = ["out"]
+[[torch_model]]
+name = "reader"
+entry = "net.py:Reader"
+srcs = ["net.py"]
+inputs = [{ name = "z", shape = [2], dtype = "float32" }]
+outputs = ["out"]
+[[pte_program]]
+name = "sequence"
+model = ":module"
+stack = ":stack"
+[[pte_test]]
+name = "program_test"
+program = ":sequence"
+model = ":module"
+{more}
+inputs = [{ name = "a", steps = [{steps}] }]
+"""
+WRITE = 'method = "write", generator = { seed = 1 }, count = { row = 0 }'
+READ = 'method = "read", feed = { z = { output = "y" } }'
+
+
+def sequence(write: str = WRITE, read: str = READ, more: str = "") -> str:
+    steps = ", ".join(f"{{ {each} }}" for each in (write, read))
+    return SEQUENCE.replace("{steps}", steps).replace("{more}", more)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"write": f"{WRITE}, calls = 2"},
+        {"write": WRITE.replace("row = 0", "row = 1")},
+        {"write": WRITE.replace("seed = 1", "seed = 2")},
+        {"write": WRITE.replace("seed = 1", "seed = 1, sizes = { n = 3 }")},
+        {"write": f'{WRITE}, files = {{ x = "x.npy" }}'},
+        {"write": f'{WRITE}, files = {{ x = "y.npy" }}'},
+        {"write": READ.replace("feed", "generator = { seed = 1 } #").partition(" #")[0], "read": WRITE},
+        {"read": READ.replace('"y"', '"best"')},
+        {"read": READ.replace('"y"', '"y", argmax = true')},
+        {"more": 'models = { read = ":reader" }'},
+        {"more": 'method = "write"'},
+    ],
+)
+def test_steps_are_in_the_keys_of_the_test_and_its_bisection(keys: Any, tmp_path: Path, given: dict[str, str]) -> None:
+    for name in ("x.npy", "y.npy"):
+        (tmp_path / name).write_text(name)
+    other = keys(test=sequence(**given))
+    plain = keys(test=sequence())
+    assert plain["test"] != other["test"]
+    assert plain["bisect"] != other["bisect"]
+    if "files" in given.get("write", ""):
+        (tmp_path / "x.npy").write_text("other")
+        (tmp_path / "y.npy").write_text("other")
+        assert keys(test=sequence(**given))["test"] != other["test"]
+
+
+def test_a_test_has_only_the_methods_that_it_calls(actions: Actions, keys: Any) -> None:
+    alone = sequence().replace(f", {{ {READ} }}", "")
+    params = actions(test=alone)["test"].params
+    assert (list(params["methods"]), params["method"]) == (["write"], "write")
+    assert keys(test=alone) == keys(test=alone.replace("shape = [2]", "shape = [3]"))
+    params = actions(test=sequence())["test"].params
+    assert "method" not in params
+    assert [(name, each["module"], each["inputs"]) for name, each in params["methods"].items()] == [
+        ("write", 0, ""),
+        ("read", 0, ""),
+    ]
+    apart = actions(test=sequence(more='models = { read = ":reader" }'))["test"].params
+    assert apart["methods"]["read"]["module"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"read": READ.replace('"read"', '"raed"')}, "':sequence' has no method 'raed'; did you mean 'read'?"),
+        ({"more": 'method = "wrte"'}, "':sequence' has no method 'wrte'; did you mean 'write'?"),
+        ({"more": 'models = { reed = ":reader" }'}, "':sequence' has no method 'reed'; did you mean 'read'?"),
+        ({"write": READ}, "step 1 of case 'a': no call is before it; expected 'z' in 'files' or 'count'"),
+        (
+            {"read": READ.replace('"y"', '"bets"')},
+            "step 2 of case 'a': no call before it returns 'bets'; did you mean 'best'?",
+        ),
+        (
+            {"read": READ.replace('"y"', '"out"')},
+            "step 2 of case 'a': no call before it returns 'out'; expected y, best",
+        ),
+        ({"read": READ.replace("z =", "x =")}, "the model has no input 'x'; expected z"),
+        ({"write": WRITE.replace("row", "raw")}, "the model has no input 'raw'; did you mean 'row'?"),
+        (
+            {"write": f'{WRITE}, files = {{ row = "net.py" }}'},
+            "step 1 of case 'a': the input 'row' is in 'files' and in ",
+        ),
+        (
+            {"write": 'method = "write", count = { row = 0 }'},
+            "step 1 of case 'a': no value for the input 'x'; expected it in 'files', 'feed' or 'count', or a 'gen",
+        ),
+        (
+            {"write": WRITE.replace("seed = 1", "seed = 1, sizes = { m = 1 }")},
+            "the model has no dynamic dimension 'm'; expected n",
+        ),
+        ({"write": WRITE.replace("seed = 1", "seed = 1, range = [2, 1]")}, "expected [lowest, highest]"),
+        (
+            {"write": WRITE.replace('method = "write", ', "")},
+            "':sequence' has several methods; expected 'method', one of: read, write",
+        ),
+        (
+            {
+                "write": 'method = "read", generator = { seed = 1 }',
+                "read": READ.replace("y", "out"),
+                "more": 'method = "write"',
+            },
+            "no case calls 'write'; expected none, or one of: read",
+        ),
+        ({"more": "outputs = { bets = { abs = 1 } }"}, "the model has no output 'bets'; did you mean 'best'?"),
+        (
+            {"more": 'dataset = ":data"\naccuracy = [{ output = "y", top = 1, min = 1 }]'},
+            "accuracy is that of one method; expected 'method', one of: write, read",
+        ),
+    ],
+)
+def test_a_mistake_in_a_step_has_its_place(actions: Actions, given: dict[str, str], line: str) -> None:
+    data = '[[dataset]]\nname = "data"\nfiles = { z = ["net.py"] }\n'
+    with pytest.raises(LoadingError) as raised:
+        actions(test=sequence(**given) + data)
+    assert raised.value.message.startswith(line)
+    assert raised.value.location is not None
+
+
+def test_the_place_of_a_step_s_method_is_in_its_table(actions: Actions) -> None:
+    test = sequence(read=READ.replace('"read"', '"raed"'))
+    with pytest.raises(LoadingError) as raised:
+        actions(test=test)
+    place = raised.value.location
+    assert place is not None
+    written = build_file(test=test).splitlines()[place.line - 1][place.column - 1 :]
+    assert written.startswith('method = "raed"')
+
+
+def test_a_test_needs_a_model_of_each_method(actions: Actions) -> None:
+    program, test = sequence().split("[[pte_test]]")
+    without = f"{program}[[pte_test]]" + test.replace('model = ":module"\n', "")
+    with pytest.raises(LoadingError, match="no model is given; expected 'model', the label of a torch_model"):
+        actions(test=without)
+    with pytest.raises(LoadingError, match="no model of the method 'write' is given; expected 'model'"):
+        actions(test=without + 'models = { read = ":reader" }')

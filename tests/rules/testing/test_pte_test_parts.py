@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ import pytest
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases
 from modelbuild_rules.testing.steps.parity.compare import compare, top_agreement
-from modelbuild_rules.testing.steps.parity.parity import cases, tolerance_of
+from modelbuild_rules.testing.steps.parity.parity import tolerance_of
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
-from modelbuild_runtime.describe import Description, MethodDescription, Port
-from modelbuild_runtime.files.pte import Moved
+from modelbuild_runtime.describe import Port
 from modelbuild_runtime.shapes import Dim
 
 ONES = np.ones((2, 3), np.float32)
@@ -63,7 +61,7 @@ def test_compare(found: np.ndarray, wanted: np.ndarray, tolerance: dict[str, Any
 
 
 def generator(**given: Any) -> dict[str, Any]:
-    plain = {"seed": 1, "calls": 1, "distribution": "uniform", "range": None, "mean": 0.0, "std": 1.0, "sizes": {}}
+    plain = {"seed": 1, "distribution": "uniform", "range": None, "mean": 0.0, "std": 1.0, "sizes": {}}
     return plain | given
 
 
@@ -72,51 +70,27 @@ IMAGE = Port("image", "tensor", "float32", (BATCH, Dim(3, 3)), range=(0.0, 255.0
 IDS = Port("ids", "tensor", "int64", (Dim(50, 50),))
 
 
-def test_draw_is_decided_by_the_seed_and_the_number_of_the_case() -> None:
-    (one,), (same,), (other,) = (draw([IMAGE, IDS], generator(), number) for number in (0, 0, 1))
+def drawn(ports: list[Port], seed: int = 1, **given: Any) -> dict[str, np.ndarray]:
+    return draw(ports, generator(**given), np.random.default_rng(seed))
+
+
+def test_draw_is_decided_by_the_seed() -> None:
+    one, same, other = (drawn([IMAGE, IDS], seed) for seed in (1, 1, 2))
     assert one["image"].shape == (2, 3)
     assert one["image"].dtype == np.float32
     assert 1 < one["image"].max() <= 255
     assert set(one["ids"]) == {0, 1}
     np.testing.assert_array_equal(one["image"], same["image"])
     assert not np.array_equal(one["image"], other["image"])
-    np.testing.assert_array_equal(draw([IMAGE], generator(seed=2), 0)[0]["image"], other["image"])
-
-
-def test_each_call_of_a_case_has_inputs_of_its_own() -> None:
-    (one,), (first, second) = (draw([IMAGE], generator(calls=calls), 0) for calls in (1, 2))
-    np.testing.assert_array_equal(one["image"], first["image"])
-    assert not np.array_equal(first["image"], second["image"])
 
 
 def test_draw_by_distribution_range_and_size() -> None:
-    normal = draw([IMAGE], generator(distribution="normal", mean=100.0, std=0.1, sizes={"batch": 8}), 0)[0]["image"]
+    normal = drawn([IMAGE], distribution="normal", mean=100.0, std=0.1, sizes={"batch": 8})["image"]
     assert normal.shape == (8, 3)
     assert abs(normal.mean() - 100) < 1
-    assert draw([IDS], generator(range=(5, 7)), 0)[0]["ids"].min() >= 5
+    assert drawn([IDS], range=(5, 7))["ids"].min() >= 5
     with pytest.raises(StepError, match="input 'image': dimension batch is 9; expected 1 to 8"):
-        draw([IMAGE], generator(sizes={"batch": 9}), 0)
-
-
-@pytest.mark.parametrize(
-    ("array", "problem"),
-    [
-        (np.zeros((2, 4), np.float32), r"expected shape \[batch=1..8, 3\], got \[2, 4\]"),
-        (np.zeros((2, 3), np.float64), "expected float32, got float64"),
-    ],
-)
-def test_a_file_that_an_input_does_not_take_is_the_users_mistake(
-    tmp_path: Path, array: np.ndarray, problem: str
-) -> None:
-    path = tmp_path / "photo.npy"
-    np.save(path, array)
-    case = {"name": "photo", "generator": None, "calls": [["image"]]}
-    step = Step({"cases": [case]}, {"case.0.0.image": (path,)}, {}, tmp_path)
-    method = MethodDescription("forward", (IMAGE,), (), (), (), 0, Moved())
-    description = Description("program.pte", 0, (), (), (method,))
-    program: Any = SimpleNamespace(describe=lambda: description)
-    with pytest.raises(StepError, match=f"case 'photo': input 'image': {path}: {problem}"):
-        list(cases(step, program))
+        drawn([IMAGE], sizes={"batch": 9})
 
 
 @pytest.mark.parametrize(

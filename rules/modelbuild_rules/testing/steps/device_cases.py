@@ -2,22 +2,29 @@
 
 Inputs   program.pte, .ptd, .signature
          case.<index>.<number>.<input>   files of inputs
-Params   cases, filter, method   as rules/pte_test.py declares them
-         latency_runs            measured runs; 0 to measure nothing
-Outputs  cases   a folder: arrays, cases.json (name of each case, and the files of each call by input), commands.json
-                 (see modelbuild.api.DeviceJob)
+         srcs, data, weights.<prefix>    the models' files, if some inputs are outputs of calls before
+Params   cases, filter   as rules/pte_test.py declares them
+         methods         likewise, if some inputs are outputs of calls before
+         latency_runs    measured runs; 0 to measure nothing
+Outputs  cases   a folder: arrays, cases.json (name of each case, and the method and the files of each call by input),
+                 commands.json (see modelbuild.api.DeviceJob)
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+import modelbuild_runtime
 from modelbuild.step import Step
-from modelbuild_rules.testing.steps.parity.parity import cases
-from modelbuild_rules.testing.steps.parity.programs import Calls, method_of, open_program
+from modelbuild_rules.testing.steps.parity.cases import Plan, cases
+from modelbuild_rules.testing.steps.parity.device_report import LATENCY
+from modelbuild_rules.testing.steps.parity.programs import Calls, latencies, method_of, open_program
 
 _RUN = ("bundle/bin/modelbuild-run", "bundle")
 
@@ -27,33 +34,61 @@ def run(step: Step) -> None:
     folder = step.outputs["cases"]
     folder.mkdir(exist_ok=True)
     listed, commands = [], [{"name": "describe", "argv": [*_RUN, "--describe", "--json"]}]
-    method = f"--method={method_of(step, program).name}"
-    first: list[str] = []
-    for number, (name, calls) in enumerate(cases(step, program)):
+    runs = step.params["latency_runs"]
+    resolve = _Resolver(step, program)
+    measured: list[dict[str, Any]] = []
+    for number, (name, plan) in enumerate(cases(step, program)):
+        calls = resolve(plan)
         files = _save(folder, number, calls)
         listed.append({"name": name, "calls": files})
         given: list[str] = []
         for index, call in enumerate(files):
             given += ["--next"] if index else []
-            given += [f"--input={each}=cases/{file}" for each, file in call.items()]
-        first = first or [f"--input={each}=cases/{file}" for each, file in files[0].items()]
-        argv = [*_RUN, method, *given, f"--output-dir=out/case{number}", "--json"]
+            given += call_arguments(program, call)
+        argv = [*_RUN, *given, f"--output-dir=out/case{number}", "--json"]
         commands.append({"name": f"case{number}", "argv": argv})
-    runs = step.params["latency_runs"]
-    if runs:
-        measured = [*_RUN, method, *first, f"--repeat={runs}", f"--warmup={max(3, runs // 10)}", "--json"]
-        commands.append({"name": "latency", "argv": measured})
+        if runs and not number:
+            flags = (f"--repeat={runs}", f"--warmup={max(3, runs // 10)}", "--json")
+            for measure, place in latencies(calls).items():
+                arguments = call_arguments(program, files[place])
+                command = measure.replace(f"{LATENCY}_ms", LATENCY, 1)
+                measured.append({"name": command, "argv": [*_RUN, *arguments, *flags]})
     (folder / "cases.json").write_text(json.dumps(listed))
-    (folder / "commands.json").write_text(json.dumps(commands))
+    (folder / "commands.json").write_text(json.dumps([*commands, *measured]))
 
 
-def _save(folder: Path, number: int, calls: Calls) -> list[dict[str, str]]:
-    """Write the inputs of a case; return their files by input, for each call."""
-    files: list[dict[str, str]] = []
-    for call, inputs in enumerate(calls):
-        files.append({})
-        for index, (name, array) in enumerate(inputs.items()):
-            file = f"{number}.{call}.{index}.npy"
-            np.save(folder / file, array)
-            files[-1][name] = file
-    return files
+def call_arguments(program: modelbuild_runtime.Program, call: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of modelbuild-run for a call of cases.json."""
+    files = [f"--input={name}=cases/{file}" for name, file in call["inputs"].items()]
+    return [f"--method={method_of(program, call['method']).name}", *files]
+
+
+class _Resolver:
+    """Gives each call its inputs. Makes the models in eager PyTorch if some are outputs of calls before."""
+
+    def __init__(self, step: Step, program: modelbuild_runtime.Program) -> None:
+        self._step, self._program = step, program
+
+    def __call__(self, plan: Plan) -> Calls:
+        if not any(planned.fed for planned in plan):
+            return [planned.call({}) for planned in plan]
+        calls, _ = self._eager.run(plan)
+        return calls
+
+    @cached_property
+    def _eager(self) -> Any:
+        from modelbuild_rules.testing.steps.parity.eager import Eager  # imports torch, which takes seconds
+
+        return Eager(self._step, self._program)
+
+
+def _save(folder: Path, number: int, calls: Calls) -> list[dict[str, Any]]:
+    """Write the inputs of a case; return the method and the files by input of each call."""
+    saved = []
+    for place, call in enumerate(calls):
+        files = {}
+        for index, (name, array) in enumerate(call.inputs.items()):
+            files[name] = f"{number}.{place}.{index}.npy"
+            np.save(folder / files[name], array)
+        saved.append({"method": call.method, "inputs": files})
+    return saved

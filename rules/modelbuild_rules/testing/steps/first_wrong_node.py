@@ -5,11 +5,13 @@ partitions as outputs, and runs it with the delegates of the built program. It t
 with its nodes' results as outputs. Expected values come from the exported program in eager mode.
 
 Inputs   those of testing/steps/pte_test.py, and
-         reference.program, .weights, .debug    of the model that the test compares with
-         lowered.program, .weights              of the model that the program was made from
-         backend.<number>.<name>                inputs of a compile step besides the partition
+         reference.<method>.program, .weights, .debug   of the model that the test compares with
+         lowered.<method>.program, .weights             of the model that the method was made from
+         backend.<method>.<number>.<name>               inputs of a compile step besides the partition
 Params   those of testing/steps/pte_test.py, and
-         backends                               [LoweredBackend of program/documents.py]
+         backends                               [LoweredBackend of program/documents.py] by method
+         modules                                the number of the program's module by method; methods with the same
+                                                number share their state
          cpp_runtime                            true if the test ran the program with the C++ runtime
 Outputs  finding                                JSON: version, message, place (`file:line` or '')
 """
@@ -26,25 +28,21 @@ from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.testing.steps.bisect.finding import Finding
 from modelbuild_rules.testing.steps.bisect.search import Failed, Inside, Search
 from modelbuild_rules.testing.steps.bisect.taps import run_tapped
-from modelbuild_rules.testing.steps.parity.parity import (
-    cases,
-    eager_model,
-    output_types,
-    tolerance_of,
-    wrong_metrics,
-    wrong_outputs,
-)
-from modelbuild_rules.testing.steps.parity.programs import method_of, open_program
+from modelbuild_rules.testing.steps.parity.cases import cases
+from modelbuild_rules.testing.steps.parity.eager import Eager
+from modelbuild_rules.testing.steps.parity.parity import output_types, tolerance_of, wrong_metrics, wrong_outputs
+from modelbuild_rules.testing.steps.parity.programs import methods_of, open_program
 from modelbuild_runtime import Program
 from modelbuild_runtime.bindings import lacking_backends, lacking_kernels
+from modelbuild_runtime.errors import ProgramError
 
 
 def run(step: Step) -> None:
     executorch_private.require()
     program = open_program(step, "program")
-    method = method_of(step, program)
-    lacking = [*lacking_backends(method), *lacking_kernels(method)]
-    finding = _lacking(lacking) if lacking else _find(step, program)
+    methods = methods_of(program, step.params["methods"]).values()
+    lacking = [name for each in methods for name in (*lacking_backends(each), *lacking_kernels(each))]
+    finding = _lacking(list(dict.fromkeys(lacking))) if lacking else _find(step, program)
     finding.write(step.outputs["finding"])
 
 
@@ -54,36 +52,40 @@ def _lacking(names: Sequence[str]) -> Finding:
 
 def _find(step: Step, program: Program) -> Finding:
     """Search the first failing case. Runs the program with ExecuTorch's Python runtime, whichever ran the test."""
-    eager = eager_model(step, program)
-    dtypes = output_types(step, program)
-    for name, calls in cases(step, program):
+    eager = Eager(step, program)
+    types = output_types(step, program)
+    methods = methods_of(program, step.params["methods"])
+    for name, plan in cases(step, program):
         fresh = open_program(step, "program")
-        for number, (inputs, expected) in enumerate(zip(calls, eager(calls), strict=True), 1):
-            found = fresh.run(inputs, step.params.get("method"))
+        calls, results = eager.run(plan)
+        for number, (call, expected) in enumerate(zip(calls, results, strict=True), 1):
+            try:
+                found = fresh.run(call.inputs, methods[call.method].name)
+            except ProgramError as error:
+                return Finding(f"not searched: {error}")
+            dtypes = types[call.method]
             wrong = wrong_outputs(step, found, expected, dtypes)
             if not wrong and not wrong_metrics(step, found, expected):
                 continue
             output = next(iter(wrong), next(iter(dtypes)))
-            tolerance = tolerance_of(step, output, dtypes[output])
-            failed = Failed(calls[:number], found, expected, tolerance)
+            failed = Failed(calls[:number], results[:number], tolerance_of(step, output, dtypes[output]))
             with TemporaryDirectory() as folder:
-                finding = _search(step, program, failed, Path(folder))
-            return finding.of_case(name, number, len(calls))
+                finding, at = _search(step, program, failed, Path(folder))
+            method = calls[at - 1].method if len(methods) > 1 else ""
+            return finding.of_case(name, at, len(calls), method)
     where = " in ExecuTorch's Python runtime; the test used the C++ runtime" if step.params["cpp_runtime"] else ""
     return Finding(f"parity holds in every case{where}")
 
 
-def _search(step: Step, program: Program, failed: Failed, folder: Path) -> Finding:
-    method = method_of(step, program)
-    search = Search(step, method, folder)
-    ports = [port for port in method.inputs if port.kind == "tensor"]
-    calls = [[inputs[port.name] for port in ports] for inputs in failed.calls]
+def _search(step: Step, program: Program, failed: Failed, folder: Path) -> tuple[Finding, int]:
+    """Return the finding, and the number of its call."""
+    search = Search(step, program, folder)
     data = step.input("program.ptd") if "program.ptd" in step.inputs else None
-    found = search.judge(failed, run_tapped(search.tapped(), data, calls))
+    found, number = search.judge(failed, run_tapped(search.tapped(), data, search.arguments(failed.calls)))
     if not isinstance(found, Inside):
-        return found
+        return found, number
     try:
-        given = run_tapped(found.program, None, [found.inputs])
+        (given,) = run_tapped(found.program, None, [(None, found.inputs)])
     except Exception as error:  # of a backend that can't make every result inside a partition an output
-        return found.nodes.at.with_reason(f"its nodes' results cannot be read: {first_line(error)}")
-    return found.nodes.judge(given)
+        return found.nodes.at.with_reason(f"its nodes' results cannot be read: {first_line(error)}"), number
+    return found.nodes.judge(given), number

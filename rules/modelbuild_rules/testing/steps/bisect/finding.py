@@ -29,9 +29,10 @@ class Finding:
     def with_reason(self, reason: str) -> Finding:
         return Finding(f"{self.message}; {reason}", self.place)
 
-    def of_case(self, name: str, call: int, calls: int) -> Finding:
-        """Return the finding with its case, and with the call if the case has several."""
-        which = f", call {call} of {calls}" if calls > 1 else ""
+    def of_case(self, name: str, call: int, calls: int, method: str = "") -> Finding:
+        """Return the finding with its case, and with the call if the case has several. `method`: that of the call, if
+        the case calls several."""
+        which = f", call {call} of {calls}" + (f" ({method})" if method else "") if calls > 1 else ""
         return Finding(f"case {name}{which}: {self.message}", self.place)
 
     def write(self, path: Path) -> None:

@@ -57,25 +57,33 @@ def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[st
     return run.kept, pytree.tree_leaves(outputs)
 
 
-def advance(exported: Any, calls: Sequence[Sequence[torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Run the program in eager mode on the inputs of some calls, and keep the state that they leave in it. Return the
-    changed buffers by name."""
+def advance(exported: Any, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Run the program in eager mode, and return the buffers that it changes by name. The program keeps its own."""
     signature, changed = exported.graph_signature, {}
-    for inputs in calls:
-        given = flat_inputs(exported, [each.clone() for each in inputs])
-        before = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
-        with torch.no_grad():
-            values = pytree.tree_leaves(torch.fx.Interpreter(exported.graph_module).run(*given))
-        # A program changes buffers in place, or returns new ones.
-        for spec, old, new in zip(signature.input_specs, before, given, strict=True):
-            if spec.kind == InputKind.BUFFER and not torch.equal(old, new):
-                changed[spec.target] = new
-        for spec, value in zip(signature.output_specs, values, strict=True):
-            if spec.kind == OutputKind.BUFFER_MUTATION:
-                changed[spec.target] = value.clone()
-        for name, value in changed.items():
-            (exported.state_dict if name in exported.state_dict else exported.constants)[name] = value
+    given = [
+        value.clone() if isinstance(value, torch.Tensor) else value
+        for value in flat_inputs(exported, [each.clone() for each in inputs])
+    ]
+    before = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
+    with torch.no_grad():
+        values = pytree.tree_leaves(torch.fx.Interpreter(exported.graph_module).run(*given))
+    # A program changes buffers in place, or returns new ones.
+    for spec, old, new in zip(signature.input_specs, before, given, strict=True):
+        if spec.kind == InputKind.BUFFER and not torch.equal(old, new):
+            changed[spec.target] = new
+    for spec, value in zip(signature.output_specs, values, strict=True):
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            changed[spec.target] = value.clone()
     return changed
+
+
+def set_state(exported: Any, buffers: Mapping[str, torch.Tensor]) -> None:
+    """Replace the buffers of a program that it has."""
+    for name, value in buffers.items():
+        for held in (exported.state_dict, exported.constants):
+            if name in held:
+                held[name] = value
+                break
 
 
 def result_of(kept: Mapping[str, Any], origin: Origin) -> torch.Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from executorch.exir.delegate import executorch_call_delegate
 from torch.export.graph_signature import OutputKind
 
@@ -30,11 +31,13 @@ from modelbuild_rules.testing.steps.bisect.origins import (
     origins,
     result_of,
     results,
+    set_state,
     takes_from_delegate,
 )
 from modelbuild_rules.testing.steps.bisect.taps import relink, tap, write_delegate
 from modelbuild_rules.testing.steps.parity.compare import compare, node_difference
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, Calls, Results, methods_of, tensor_ports
+from modelbuild_runtime import Program
 from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import MethodDescription
 
@@ -45,18 +48,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Failed:
-    """The first case whose outputs are wrong: the inputs of its calls up to the first wrong one, whose outputs are
-    `found` and `expected`."""
+    """The first case whose outputs are wrong: its calls up to the first wrong one, with the expected outputs of each,
+    and the tolerance of a wrong output."""
 
     calls: Calls
-    found: Arrays
-    expected: Arrays
+    expected: Results
     tolerance: ToleranceParams
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """The model of the program, lowered again: the edge program, and the place in its stack of each partition's
+    """The model of a method, lowered again: the edge program, and the place in its stack of each partition's
     backend."""
 
     edge: Any
@@ -64,22 +66,25 @@ class Lowered:
     backends: Mapping[int, Partitioning]
 
     @classmethod
-    def again(cls, step: Step, folder: Path) -> Lowered:
-        """Lower the model of a step's inputs, as the step partition.py did."""
-        custom.load(step.root, step.params["eager"].get("kernels", ()))
-        entries: Sequence[LoweredBackend] = step.params["backends"]
+    def again(cls, step: Step, method: str, folder: Path) -> Lowered:
+        """Lower the model of a method, as the step partition.py did."""
+        custom.load(step.root, step.params["methods"][method]["eager"].get("kernels", ()))
+        entries: Sequence[LoweredBackend] = step.params["backends"][method]
         backends = {i: b for i, entry in enumerate(entries) if (b := partitioning(entry)) is not None}
-        own = load_program(step.input("lowered.program"), step.input("lowered.weights"))
+        own = load_program(step.input(f"lowered.{method}.program"), step.input(f"lowered.{method}.weights"))
         mark(own)
-        partitions = folder / "partitions"
+        partitions = folder / f"partitions.{method}"
         partitions.mkdir()
         edge, _, kept = lower(correct_nonzero(own), entries, backends, partitions, step.progress)
         return cls(edge, {each["id"]: each["entry"] for each in kept.plan(entries)}, backends)
 
-    def tapped(self, built: Path, method: str, folder: Path) -> Path:
-        """Write the program whose graph tap() changed, with the delegates of a built program. This changes the graph
-        again."""
-        return relink(self.edge, built, method, folder)
+
+def write_tapped(step: Step, lowered: Mapping[str, Lowered], names: Mapping[str, str], folder: Path) -> Path:
+    """Write the program of methods whose graphs tap() changed, with the delegates of the built program. `names` are
+    their names in the built program. This changes the graphs again."""
+    edges = {names[method]: each.edge for method, each in lowered.items()}
+    modules = {names[method]: step.params["modules"][method] for method in lowered}
+    return relink(edges, modules, step.input("program.pte"), folder)
 
 
 @dataclass(frozen=True)
@@ -110,63 +115,128 @@ class _Point:
 
 
 class Search:
-    """A search of one program. Its graph is tapped: `tapped()` writes the program to run, and `judge()` takes the
-    outputs of that run."""
+    """A search of the methods that a test calls. Their graphs are tapped: `tapped()` writes the program to run, and
+    `judge()` takes the outputs of its calls."""
 
-    def __init__(self, step: Step, method: MethodDescription, folder: Path) -> None:
+    def __init__(self, step: Step, program: Program, folder: Path) -> None:
+        self._step = step
+        self._folder = folder
+        self._described = methods_of(program, step.params["methods"])
+        self._methods = {name: _Method(step, name, each, folder) for name, each in self._described.items()}
+
+    def names(self, method: str) -> list[str]:
+        """Return the names of the outputs of a tapped method."""
+        return self._methods[method].names
+
+    def tapped(self) -> Path:
+        """Write the program with all tensors between partitions as outputs."""
+        names = {name: each.name for name, each in self._described.items()}
+        lowered = {name: each.lowered for name, each in self._methods.items()}
+        return write_tapped(self._step, lowered, names, self._folder)
+
+    def arguments(self, calls: Calls) -> list[tuple[str | None, list[Any]]]:
+        """Return the arguments of the tapped program for calls of the test."""
+        several = len(self._methods) > 1
+        return [
+            (
+                self._described[call.method].name if several else None,
+                [call.inputs[port.name] for port in tensor_ports(self._described[call.method])],
+            )
+            for call in calls
+        ]
+
+    def judge(self, failed: Failed, given: Sequence[Sequence[Any]]) -> tuple[Finding | Inside, int]:
+        """Return the first wrong node, or the partition that contains it, from the outputs of each call of the tapped
+        program; and the number of its call: the first one that leaves a wrong state, or else the last one."""
+        states: dict[int, dict[str, torch.Tensor]] = {}
+        for number, (call, expected, values) in enumerate(zip(failed.calls, failed.expected, given, strict=True), 1):
+            method = self._methods[call.method]
+            state = states.setdefault(self._step.params["methods"][call.method]["module"], {})
+            verdict = method.judge(call, expected, values, state, failed.tolerance, number == len(given))
+            if verdict is not None:
+                return verdict, number
+        raise AssertionError("the last call is always judged")
+
+
+class _Method:
+    """A tapped method, and its model as an exported program."""
+
+    def __init__(self, step: Step, method: str, described: MethodDescription, folder: Path) -> None:
         self._step = step
         self._method = method
+        self._described = described
         self._folder = folder
-        self._debug = json.loads(step.input("reference.debug").read_bytes())
-        self._entries: Sequence[LoweredBackend] = step.params["backends"]
-        self._lowered = Lowered.again(step, folder)
-        self._exported = load_program(step.input("reference.program"), step.input("reference.weights"))
-        program = self._lowered.edge.exported_program()
+        prefix = f"reference.{method}."
+        self._debug = json.loads(step.input(f"{prefix}debug").read_bytes())
+        self._entries: Sequence[LoweredBackend] = step.params["backends"][method]
+        self.lowered = Lowered.again(step, method, folder)
+        self._exported = load_program(step.input(f"{prefix}program"), step.input(f"{prefix}weights"))
+        program = self.lowered.edge.exported_program()
         self._known = origins(program, self._exported)
         self._points = dict(_points(program, self._known))
         values = {**program.constants, **program.state_dict}
-        specs = program.graph_signature.input_specs
-        self._buffers = {spec.target: spec.arg.name for spec in specs if spec.target is not None}
+        signature = program.graph_signature
+        self._buffers = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
         self._stored = {self._buffers[name]: to_array(each) for name, each in values.items() if name in self._buffers}
+        self._changed = dict(signature.buffers_to_mutate)
         self.names = tap(program)
         self._inputs = program.graph_signature.user_inputs
 
-    def tapped(self) -> Path:
-        """Write the program with all tensors between partitions as outputs, called `names`."""
-        return self._lowered.tapped(self._step.input("program.pte"), self._method.name, self._folder)
+    def judge(
+        self,
+        call: Call,
+        expected: Arrays,
+        given: Sequence[Any],
+        state: dict[str, torch.Tensor],
+        tolerance: ToleranceParams,
+        last: bool,
+    ) -> Finding | Inside | None:
+        """Return the first wrong node of a call, or the partition that contains it. Unless it is the last call, advance
+        the state of its module, and return None if the call leaves the right one."""
+        ports = tensor_ports(self._described)
+        tensors = [to_tensor(call.inputs[port.name], port) for port in ports]
+        set_state(self._exported, state)
+        before = {self._buffers[name]: to_array(each) for name, each in state.items() if name in self._buffers}
+        own = dict(zip(self._inputs, (call.inputs[port.name] for port in ports), strict=False))
+        arrays = self._stored | before | own | dict(zip(self.names, given, strict=True))
+        if not last:
+            changed = advance(self._exported, tensors)
+            left = {node: to_array(changed[name]) for node, name in self._changed.items() if name in changed}
+            if not any(node in arrays and node_difference(arrays[node], left[node], tolerance) for node in left):
+                state |= changed
+                return None
+        return self._first_wrong(tensors, expected, given, arrays, tolerance)
 
-    def judge(self, failed: Failed, given: Sequence[Any]) -> Finding | Inside:
-        """Return the first wrong node, or the partition that contains it, from the outputs of the tapped program."""
-        ports = [port for port in self._method.inputs if port.kind == "tensor"]
-        calls = [[inputs[port.name] for port in ports] for inputs in failed.calls]
-        *before, tensors = (
-            [to_tensor(array, port) for array, port in zip(arrays, ports, strict=True)] for arrays in calls
-        )
-        state = {self._buffers[name]: to_array(each) for name, each in advance(self._exported, before).items()}
-        own = dict(zip(self._inputs, calls[-1], strict=False))
-        arrays = self._stored | state | own | dict(zip(self.names, given, strict=True))
+    def _first_wrong(
+        self,
+        tensors: list[torch.Tensor],
+        wanted: Arrays,
+        given: Sequence[Any],
+        arrays: Mapping[str, Any],
+        tolerance: ToleranceParams,
+    ) -> Finding | Inside:
         expected, values = results(self._exported, tensors, {p.origin.node for p in self._points.values()})
         kinds = (spec.kind for spec in self._exported.graph_signature.output_specs)
         outputs = [value for kind, value in zip(kinds, values, strict=True) if kind == OutputKind.USER_OUTPUT]
-        problem = _exported_wrong(failed, outputs)
+        problem = _exported_wrong(wanted, tolerance, outputs)
         if problem:
             return Finding(f"the exported program differs from the model, both in eager mode: {problem}")
         for name, point in self._points.items():
             if name not in arrays:
                 continue
             right = to_array(result_of(expected, point.origin))
-            difference = node_difference(arrays[name], right, failed.tolerance)
+            difference = node_difference(arrays[name], right, tolerance)
             if not difference:
                 continue
             if point.call is None:
                 return self._node(point.node, point.origin, "outside partitions (portable)").finding(difference)
             id = partition_of(point.call.module.processed_bytes) or ""
-            place = self._lowered.places[id]
+            place = self.lowered.places[id]
             where = f"in partition {id} ({self._entries[place]['kind']})"
             at = self._node(point.node, point.origin, where).finding(difference)
-            inside = self._inside(point.call, place, arrays, where, tensors, at, failed)
+            inside = self._inside(point.call, place, arrays, where, tensors, at, tolerance)
             return inside if isinstance(inside, Inside) else at.with_reason(inside)
-        return Finding(_no_wrong_node(failed, given))
+        return Finding(_no_wrong_node(wanted, tolerance, given))
 
     def _inside(
         self,
@@ -176,13 +246,13 @@ class Search:
         where: str,
         tensors: list[Any],
         at: Finding,
-        failed: Failed,
+        tolerance: ToleranceParams,
     ) -> Inside | str:
         """Compile a partition with its nodes' results as outputs; return the reason if it can't be."""
         if not all(name in arrays for name in call.arguments):
             return "its nodes were not checked: it takes sizes besides tensors"
         program = call.module.original_module
-        annotated = self._lowered.backends[entry].annotations
+        annotated = self.lowered.backends[entry].annotations
         own = {
             n.name: n for n in program.graph.nodes if n in self._known and not any(n.meta.get(key) for key in annotated)
         }
@@ -190,7 +260,7 @@ class Search:
         partition, compiled = self._folder / "partition", self._folder / "compiled"
         compiled.mkdir()
         write_partition(program, call.module.compile_specs, annotated, partition)
-        prefix = f"backend.{entry}."
+        prefix = f"backend.{self._method}.{entry}."
         more = {n.removeprefix(prefix): paths for n, paths in self._step.inputs.items() if n.startswith(prefix)}
         params = {"attributes": self._entries[entry]["compiled"]}
         inputs = {"partition": (partition,), **more}
@@ -205,7 +275,7 @@ class Search:
         for name in names:
             origin = self._known[own[name]]
             nodes.append((self._node(own[name], origin, where), to_array(result_of(expected, origin))))
-        return Inside(path, [arrays[name] for name in call.arguments], Nodes(nodes, at, failed.tolerance))
+        return Inside(path, [arrays[name] for name in call.arguments], Nodes(nodes, at, tolerance))
 
     def _node(self, node: Any, origin: Origin, where: str) -> Node:
         fact = self._debug.get(origin.node, {})
@@ -214,18 +284,18 @@ class Search:
         return Node(f"{origin.node} ({operator}){module}, {where}", fact.get("source", ""))
 
 
-def _exported_wrong(failed: Failed, outputs: list[Any]) -> str:
-    for (name, wanted), value in zip(failed.expected.items(), outputs, strict=False):
-        difference = node_difference(to_array(value), wanted, failed.tolerance)
+def _exported_wrong(expected: Arrays, tolerance: ToleranceParams, outputs: list[Any]) -> str:
+    for (name, wanted), value in zip(expected.items(), outputs, strict=False):
+        difference = node_difference(to_array(value), wanted, tolerance)
         if difference:
             return f"output '{name}' {difference}"
     return ""
 
 
-def _no_wrong_node(failed: Failed, given: Sequence[Any]) -> str:
+def _no_wrong_node(expected: Arrays, tolerance: ToleranceParams, given: Sequence[Any]) -> str:
     """Return the finding if every node is within tolerance."""
-    for (name, wanted), found in zip(failed.expected.items(), given, strict=False):
-        if compare(found, wanted, failed.tolerance):
+    for (name, wanted), found in zip(expected.items(), given, strict=False):
+        if compare(found, wanted, tolerance):
             return f"no single node exceeds the tolerance; small differences add up to that of output '{name}'"
     return "lowered and linked again with the same delegates, the program is right; the tested file is not"
 

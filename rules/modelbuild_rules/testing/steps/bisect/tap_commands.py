@@ -28,11 +28,12 @@ def run(step: Step) -> None:
     (folder / "case.json").write_text(json.dumps(index))
     commands = []
     if index is not None:
-        names = json.loads((step.input("taps") / "taps.json").read_bytes())["inputs"]
+        methods = json.loads((step.input("taps") / "taps.json").read_bytes())["methods"]
         argv = [RUNNER, "taps/tapped.pte"]
         argv += [f"--data=program.ptd/{path.name}" for path in step.inputs.get("program.ptd", ())]
         for number, call in enumerate(cases[index]["calls"]):
-            argv += ["--next"] if number else []
-            argv += [f"--input={names[name]}=cases/{file}" for name, file in call.items()]
+            tapped = methods[call["method"]]
+            argv += [*(["--next"] if number else []), f"--method={tapped['name']}"]
+            argv += [f"--input={tapped['inputs'][name]}=cases/{file}" for name, file in call["inputs"].items()]
         commands.append({"name": COMMAND, "argv": [*argv, f"--output-dir=out/{COMMAND}", "--json"]})
     (folder / "commands.json").write_text(json.dumps(commands))

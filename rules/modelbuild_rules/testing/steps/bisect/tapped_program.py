@@ -2,7 +2,8 @@
 
 Inputs   those of testing/steps/first_wrong_node.py
 Params   those of testing/steps/first_wrong_node.py
-Outputs  taps   a folder: tapped.pte, and taps.json with the program's names of its inputs by their names in the test
+Outputs  taps   a folder: tapped.pte, and taps.json with each method of the test: its name
+               and its inputs' names, by their names in the test
 """
 
 from __future__ import annotations
@@ -14,24 +15,30 @@ from tempfile import TemporaryDirectory
 import modelbuild_runtime
 from modelbuild.step import Step
 from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.testing.steps.bisect.search import Lowered
+from modelbuild_rules.testing.steps.bisect.search import Lowered, write_tapped
 from modelbuild_rules.testing.steps.bisect.taps import tap
-from modelbuild_rules.testing.steps.parity.programs import method_of, open_program
+from modelbuild_rules.testing.steps.parity.programs import methods_of, open_program, tensor_ports
 
 PROGRAM = "tapped.pte"
 
 
 def run(step: Step) -> None:
     executorch_private.require()
-    method = method_of(step, open_program(step, "program"))
+    methods = methods_of(open_program(step, "program"), step.params["methods"])
     target = step.outputs["taps"]
     target.mkdir(exist_ok=True)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        lowered = Lowered.again(step, folder)
-        tap(lowered.edge.exported_program())
-        lowered.tapped(step.input("program.pte"), method.name, folder).rename(target / PROGRAM)
+        lowered = {name: Lowered.again(step, name, folder) for name in methods}
+        for each in lowered.values():
+            tap(each.edge.exported_program())
+        names = {name: each.name for name, each in methods.items()}
+        write_tapped(step, lowered, names, folder).rename(target / PROGRAM)
     data = [step.input("program.ptd")] if "program.ptd" in step.inputs else []
-    tapped = modelbuild_runtime.load_with_executorch(target / PROGRAM, data).describe().methods[0]
-    ports = [[port.name for port in each.inputs if port.kind == "tensor"] for each in (method, tapped)]
-    (target / "taps.json").write_text(json.dumps({"inputs": dict(zip(*ports, strict=True))}))
+    tapped = modelbuild_runtime.load_with_executorch(target / PROGRAM, data).describe()
+    found = {}
+    for name, method in methods.items():
+        own = tapped.method(method.name if len(methods) > 1 else None)
+        ports = [[port.name for port in tensor_ports(each)] for each in (method, own)]
+        found[name] = {"name": own.name, "inputs": dict(zip(*ports, strict=True))}
+    (target / "taps.json").write_text(json.dumps({"methods": found}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
 import modelbuild_runtime
-from modelbuild_rules.program.steps.linking.link import Part, link, read_file
+from modelbuild_rules.program.steps.linking.link import Part, Residual, link, link_methods, read_file
 from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
+from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
 from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 
@@ -53,17 +54,29 @@ def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
     return names
 
 
-def relink(edge: Any, built: Path, method: str, folder: Path) -> Path:
-    """Write a lowered program to a .pte in `folder`, with the delegates at the same positions in a method of a built
-    program."""
-    initialize_buffers(edge.exported_program())
-    lowered = edge.to_executorch(ExecutorchBackendConfig(external_constants=False))
+def relink(edges: Mapping[str, Any], modules: Mapping[str, int], built: Path, folder: Path) -> Path:
+    """Write lowered methods, by their names in a built program, to a .pte in `folder`, with the delegates at the same
+    positions in the built one. Methods with the same number in `modules` share their state."""
+    target = folder / "tapped.pte"
+    residuals = {method: _residual(edge, built, method, folder / method, len(edges)) for method, edge in edges.items()}
+    if len(residuals) > 1:
+        link_methods(residuals, target, None, modules=modules)
+    for residual in residuals.values() if len(residuals) == 1 else ():
+        link(residual.path, (), residual.parts, target, None)
+    return target
+
+
+def _residual(edge: Any, built: Path, method: str, folder: Path, methods: int) -> Residual:
+    """Write a lowered method, whose state has names if there are several methods."""
+    folder.mkdir()
+    program = edge.exported_program()
+    initialize_buffers(program)
+    arenas = StateBuffers().arena_config(program, False) if methods > 1 else {}
+    lowered = edge.to_executorch(ExecutorchBackendConfig(external_constants=False, **arenas))
     residual = folder / "residual.pte"
     with residual.open("wb") as file:
         lowered.write_to_file(file)
-    target = folder / "tapped.pte"
-    link(residual, (), _parts(residual, built, method, folder), target, None)
-    return target
+    return Residual(residual, (), _parts(residual, built, method, folder))
 
 
 def _parts(residual: Path, built: Path, method: str, folder: Path) -> dict[str, Part]:
@@ -94,11 +107,10 @@ def _empty(path: Path) -> Path:
     return path
 
 
-def run_tapped(path: Path, data: Path | None, calls: Sequence[Sequence[Array]]) -> list[Array]:
-    """Run a program on the inputs of some calls, in its order. Return the outputs of the last call."""
+def run_tapped(path: Path, data: Path | None, calls: Sequence[tuple[str | None, Sequence[Array]]]) -> list[list[Array]]:
+    """Call methods of a program with inputs in its order; None is the only method. Return the outputs of each call."""
     program = modelbuild_runtime.load_with_executorch(path, [data] if data else [])
-    *_, last = [program.run(list(inputs)) for inputs in calls]
-    return list(last.values())
+    return [list(program.run(list(inputs), method).values()) for method, inputs in calls]
 
 
 def _planned(module: torch.fx.GraphModule) -> Any:

@@ -5,8 +5,8 @@ Inputs   those of testing/steps/first_wrong_node.py
          cases, plan   folders of testing/steps/device_cases.py and tap_commands.py
          device        device.json, and in `out` a folder for the command: see modelbuild.api.DeviceJob
 Params   those of testing/steps/first_wrong_node.py
-Outputs  wrong  a folder: commands.json, and either finding.json, or case.json (`name`, `call`, `calls`), program.pte,
-                its inputs, and the files of Nodes.save()
+Outputs  wrong  a folder: commands.json, and either finding.json, or case.json (arguments of Finding.of_case),
+                program.pte, its inputs, and the files of Nodes.save()
 """
 
 from __future__ import annotations
@@ -24,14 +24,10 @@ from modelbuild_rules.testing.steps.bisect.finding import FINDING, Finding
 from modelbuild_rules.testing.steps.bisect.search import Failed, Inside, Search
 from modelbuild_rules.testing.steps.bisect.tap_commands import COMMAND, RUNNER
 from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
-from modelbuild_rules.testing.steps.parity.parity import (
-    eager_model,
-    output_types,
-    tolerance_of,
-    wrong_metrics,
-    wrong_outputs,
-)
-from modelbuild_rules.testing.steps.parity.programs import Calls, method_of, open_program
+from modelbuild_rules.testing.steps.parity.device_results import saved_plan
+from modelbuild_rules.testing.steps.parity.eager import Eager
+from modelbuild_rules.testing.steps.parity.parity import output_types, tolerance_of, wrong_metrics, wrong_outputs
+from modelbuild_rules.testing.steps.parity.programs import open_program
 from modelbuild_runtime.errors import ProgramError
 
 
@@ -55,32 +51,33 @@ def _find(step: Step, temporary: Path, target: Path) -> Finding | None:
     if report.document["unmet"]:
         return Finding(f"not searched: {report.document['unmet']}")
     case = json.loads((step.input("cases") / "cases.json").read_bytes())[index]
-    calls: Calls = [
-        {name: np.load(step.input("cases") / file) for name, file in call.items()} for call in case["calls"]
-    ]
+    program = open_program(step, "program")
+    calls, results = Eager(step, program).run(saved_plan(step, program, case))
     try:
         given = [list(each.values()) for each in report.outputs(COMMAND, len(calls))]
     except ProgramError as error:
         return Finding(f"not searched: with all tensors as outputs, the program {error}")
-    program = open_program(step, "program")
-    dtypes = output_types(step, program)
-    for number, (values, expected) in enumerate(zip(given, eager_model(step, program)(calls), strict=True), 1):
+    types = output_types(step, program)
+    for number, (call, values, expected) in enumerate(zip(calls, given, results, strict=True), 1):
         found = dict(zip(expected, values, strict=False))
         if found.keys() != expected.keys():
             return Finding("not searched: the device returned too few outputs")
+        dtypes = types[call.method]
         wrong = wrong_outputs(step, found, expected, dtypes)
         if not wrong and not wrong_metrics(step, found, expected):
             continue
         output = next(iter(wrong), next(iter(dtypes)))
-        failed = Failed(calls[:number], found, expected, tolerance_of(step, output, dtypes[output]))
-        search = Search(step, method_of(step, program), temporary)
-        if len(values) != len(search.names):
-            return Finding(f"not searched: the device returned {len(values)} outputs; expected {len(search.names)}")
-        verdict = search.judge(failed, values)
+        failed = Failed(calls[:number], results[:number], tolerance_of(step, output, dtypes[output]))
+        search = Search(step, program, temporary)
+        for one, outputs in zip(calls[:number], given, strict=False):
+            if len(outputs) != (wanted := len(search.names(one.method))):
+                return Finding(f"not searched: the device returned {len(outputs)} outputs; expected {wanted}")
+        verdict, at = search.judge(failed, given[:number])
+        place = {"name": case["name"], "call": at, "calls": len(calls)}
+        place |= {"method": calls[at - 1].method} if len(step.params["methods"]) > 1 else {}
         if isinstance(verdict, Finding):
-            return verdict.of_case(case["name"], number, len(calls))
+            return verdict.of_case(**place)
         _write(verdict, target)
-        place = {"name": case["name"], "call": number, "calls": len(calls)}
         (target / "case.json").write_text(json.dumps(place))
         return None
     message = (

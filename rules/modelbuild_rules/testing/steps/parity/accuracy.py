@@ -11,10 +11,11 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import load_function
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples
+from modelbuild_rules.testing.steps.parity.cases import Planned
 from modelbuild_rules.testing.steps.parity.compare import top_agreement, vector_cosine
 from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
-from modelbuild_rules.testing.steps.parity.parity import Eager, tensor_inputs
-from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program
+from modelbuild_rules.testing.steps.parity.eager import Eager
+from modelbuild_rules.testing.steps.parity.programs import Arrays, method_of, open_program, tensor_ports
 from modelbuild_rules.testing.steps.parity.runners import Runner
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
@@ -37,17 +38,19 @@ def accuracy_cases(step: Step, runner: Runner, eager: Eager, measures: dict[str,
     wanted: Sequence[AccuracyParams] = step.params.get("accuracy", ())
     if not wanted:
         return []
-    ports = tensor_inputs(step, open_program(step, "program"))
+    method: str = step.params["method"]
+    described = method_of(open_program(step, "program"), method)
+    ports = tensor_ports(described)
     scores: list[list[tuple[Any, Any]]] = [[] for _ in wanted]
     total = count_samples(step)
     for number, sample in enumerate(read_samples(step, ports), 1):
         step.progress("sample", number, total)
         inputs = {port.name: sample[port.name] for port in ports}
+        calls, (expected,) = eager.run([Planned(f"sample {number}", method, described, inputs, {})])
         try:
-            (found,) = runner.run([inputs])
+            (found,) = runner.run(calls)
         except ProgramError as error:
             return [Case("accuracy", "failed", message=f"sample {number}: {error}")]
-        (expected,) = eager([inputs])
         for each, own in zip(wanted, scores, strict=True):
             own.append(_scores(step, each, found, expected, sample))
     return [_case(each, own, measures) for each, own in zip(wanted, scores, strict=True)]

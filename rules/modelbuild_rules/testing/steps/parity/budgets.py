@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from modelbuild.step import Step
 from modelbuild_rules.testing.steps.test_report import Case
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ def median_ms(work: Callable[[], Any]) -> float:
     return median(times)
 
 
-def of_method(delegation: DelegationDocument, method: str) -> DelegationDocument:
-    """Return the nodes and partitions of a method; those of a program with one model name none."""
-    nodes = [node for node in delegation["nodes"] if node.get("method", method) == method]
+def of_tested_methods(step: Step, delegation: DelegationDocument) -> DelegationDocument:
+    """Return the nodes and partitions of the test's method, or else of all methods that it calls. Those of a program
+    with one model name none."""
+    methods = [step.params["method"]] if "method" in step.params else list(step.params["methods"])
+    nodes = [node for node in delegation["nodes"] if node.get("method", methods[0]) in methods]
     own = {node.get("partition") for node in nodes}
     return {
         **delegation,

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from modelbuild_rules.testing.steps.parity.programs import Calls
+from modelbuild_rules.testing.steps.parity.programs import Results
 from modelbuild_runtime.errors import ProgramError
 
+LATENCY = "latency"  # the command that measures the first call; that of another method begins with it, too
 _MOST_TEXT = 10_000
 _MOST_JSON = 1 << 24
 
@@ -49,10 +50,10 @@ class DeviceReport:
             return ""  # its cases report the error
         return _line(next(iter(unmet), "")) if isinstance(unmet, list) else ""
 
-    def outputs(self, name: str, calls: int) -> Calls:
+    def outputs(self, name: str, calls: int) -> Results:
         """Return the outputs of a command for each of its calls. Raises ProgramError for a program that failed, and for
         outputs that cannot be read."""
-        found: Calls = [{} for _ in range(calls)]
+        found: Results = [{} for _ in range(calls)]
         try:
             for output in self._printed(name)["outputs"]:
                 found[_index(output.get("call", 1), calls)][str(output["name"])] = np.load(
@@ -62,12 +63,12 @@ class DeviceReport:
             raise ProgramError(f"the device returned outputs that cannot be read: {_line(str(error))}") from error
         return found
 
-    def latency(self) -> dict[str, float]:
-        """Return latency_ms (the median), latency_min_ms, latency_p95_ms and latency_max_ms. Raises ProgramError as
-        outputs() does."""
+    def latency(self, name: str = LATENCY) -> dict[str, float]:
+        """Return latency_ms (the median), latency_min_ms, latency_p95_ms and latency_max_ms of a command. Raises
+        ProgramError as outputs() does."""
         names = {"latency_ms": "median_ms", **{f"latency_{each}": each for each in ("min_ms", "p95_ms", "max_ms")}}
         try:
-            latency = self._printed("latency")["latency"]
+            latency = self._printed(name)["latency"]
             found = {name: float(latency[each]) for name, each in names.items()}
         except (KeyError, TypeError, ValueError) as error:
             raise ProgramError("the device returned no latencies; expected those of modelbuild-run") from error
@@ -75,17 +76,23 @@ class DeviceReport:
             raise ProgramError("the device returned latencies that are no durations; expected milliseconds")
         return found
 
+    def other_latencies(self) -> dict[str, float]:
+        """Return the median milliseconds of each other method: latency_ms_decode. Raises ProgramError as outputs()
+        does."""
+        names = [name for name in self._commands() if name.startswith(f"{LATENCY}_")]
+        return {name.replace(LATENCY, f"{LATENCY}_ms", 1): self.latency(name)["latency_ms"] for name in names}
+
     def first(self) -> dict[str, float]:
         """Return first_ms: the milliseconds of loading the program and of its first run; empty if they are not stated.
         Raises ProgramError as outputs() does."""
-        value = self._printed("latency").get("first_ms", 0.0)
+        value = self._printed(LATENCY).get("first_ms", 0.0)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return {"first_ms": float(value)} if number and 0 < value < 1e12 else {}
 
     def peak_memory(self) -> dict[str, float]:
         """Return peak_memory: the most bytes of the measured process that were in RAM at once; empty if its system
         does not state it. Raises ProgramError as outputs() does."""
-        value = self._printed("latency").get("peak_memory")
+        value = self._printed(LATENCY).get("peak_memory")
         return {"peak_memory": float(value)} if type(value) is int and 0 < value < 1 << 50 else {}
 
     def state(self) -> dict[str, float]:

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+import modelbuild_runtime
 from modelbuild.step import Step
-from modelbuild_rules.testing.steps.parity.budgets import budget_cases, of_method
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, of_tested_methods
+from modelbuild_rules.testing.steps.parity.cases import Plan, Planned
 from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
-from modelbuild_rules.testing.steps.parity.parity import Eager, eager_model, output_types
+from modelbuild_rules.testing.steps.parity.eager import Eager
+from modelbuild_rules.testing.steps.parity.parity import OutputTypes, output_types
 from modelbuild_rules.testing.steps.parity.program_test import case_result
-from modelbuild_rules.testing.steps.parity.programs import Calls, method_of, open_program
+from modelbuild_rules.testing.steps.parity.programs import Calls, Results, method_of, open_program
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
 
@@ -25,12 +28,15 @@ def results(
 ) -> tuple[list[Case], dict[str, float]]:
     """Return the report's cases and measures."""
     program = open_program(step, "program")
-    eager, dtypes = eager_model(step, program), output_types(step, program)
+    eager, types = Eager(step, program), output_types(step, program)
     found = []
     for number, case in enumerate(cases):
         step.progress("case", number + 1, len(cases))
-        calls = [{name: np.load(step.input("cases") / file) for name, file in call.items()} for call in case["calls"]]
-        found.append(_case(step, report, number, case["name"], eager, calls, dtypes))
+        plan = saved_plan(step, program, case)
+        try:
+            found.append(case_result(step, case["name"], plan, _Device(report, f"case{number}", types), eager, types))
+        except ProgramError as error:
+            found.append(Case(case["name"], "failed", message=str(error)))
     measures: dict[str, float] = dict(report.state())
     if "filter" in step.params:  # a part of the cases measures nothing of the whole
         return found, {}
@@ -41,7 +47,7 @@ def results(
         found += _latencies(step, report, measures)
     files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
     measures["bytes"] = sum(path.stat().st_size for path in files)
-    facts = of_method(json.loads(step.input("program.delegation").read_bytes()), method_of(step, program).name)
+    facts = of_tested_methods(step, json.loads(step.input("program.delegation").read_bytes()))
     found += budget_cases(step.params["budgets"], step.params["backends"], facts, measures)
     return found, measures
 
@@ -57,31 +63,36 @@ def measured_text(measures: Mapping[str, float]) -> str:
     return f": {', '.join(found)}"
 
 
-def _case(
-    step: Step,
-    report: DeviceReport,
-    number: int,
-    name: str,
-    eager: Eager,
-    calls: Calls,
-    dtypes: Mapping[str, str],
-) -> Case:
-    try:
-        outputs = report.outputs(f"case{number}", len(calls))
-        for each in outputs:
-            if each.keys() != dtypes.keys():
-                got, expected = (", ".join(sorted(names)) or "none" for names in (each, dtypes))
+def saved_plan(step: Step, program: modelbuild_runtime.Program, case: Mapping[str, Any]) -> Plan:
+    """Return the calls of a case of cases.json."""
+    folder, plan = step.input("cases"), []
+    for call in case["calls"]:
+        inputs = {name: np.load(folder / file) for name, file in call["inputs"].items()}
+        plan.append(Planned(f"case '{case['name']}'", call["method"], method_of(program, call["method"]), inputs, {}))
+    return plan
+
+
+class _Device:
+    """The calls of a case, which a device has run already."""
+
+    def __init__(self, report: DeviceReport, command: str, types: OutputTypes) -> None:
+        self._report, self._command, self._types = report, command, types
+
+    def run(self, calls: Calls) -> Results:
+        outputs = self._report.outputs(self._command, len(calls))
+        for call, each in zip(calls, outputs, strict=True):
+            wanted = self._types[call.method]
+            if each.keys() != wanted.keys():
+                got, expected = (", ".join(sorted(names)) or "none" for names in (each, wanted))
                 raise ProgramError(f"the device returned the outputs {got[:200]}; expected {expected}")
-    except ProgramError as error:
-        return Case(name, "failed", message=str(error))
-    return case_result(step, name, outputs, eager, calls, dtypes)
+        return outputs
 
 
 def _latencies(step: Step, report: DeviceReport, measures: dict[str, float]) -> list[Case]:
     """Return a case for each limit of the latency, and add the latencies to `measures`."""
     limits: Mapping[str, float] = step.params["latencies"]
     try:
-        measures.update(report.latency() | report.first() | report.peak_memory())
+        measures.update(report.latency() | report.other_latencies() | report.first() | report.peak_memory())
     except ProgramError as error:
         return [Case("latency", "failed", message=str(error))]
     cases = []

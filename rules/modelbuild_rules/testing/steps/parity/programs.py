@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,12 +12,33 @@ import numpy as np
 
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
-from modelbuild_runtime.describe import MethodDescription
+from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.errors import ProgramError
 
 Arrays: TypeAlias = dict[str, np.ndarray]
-# The inputs, or the outputs, of each call of a case.
-Calls: TypeAlias = list[Arrays]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a program: a method's name in the test, and its inputs."""
+
+    method: str
+    inputs: Arrays
+
+
+Calls: TypeAlias = list[Call]
+# The outputs of each call of a case.
+Results: TypeAlias = list[Arrays]
+
+
+def latencies(calls: Calls) -> dict[str, int]:
+    """Return the places of a case's measured calls by the names of their measures: of the first call, and of the first
+    one of each other method."""
+    found = {"latency_ms": 0}
+    for place, call in enumerate(calls):
+        if call.method != calls[0].method:
+            found.setdefault(f"latency_ms_{call.method}", place)
+    return found
 
 
 def program_file(step: Step, name: str) -> Path:
@@ -27,14 +50,23 @@ def program_file(step: Step, name: str) -> Path:
     return pte
 
 
-def method_of(step: Step, program: modelbuild_runtime.Program) -> MethodDescription:
-    """Return the program's method that the test runs. Raises StepError for a baseline with other methods."""
+def method_of(program: modelbuild_runtime.Program, name: str | None) -> MethodDescription:
+    """Return a program's method; `forward` stands for the only one. Raises StepError for a baseline with others."""
     described = program.describe()
-    wanted = step.params.get("method")
     try:
-        return described.method(wanted if wanted in {each.name for each in described.methods} else None)
+        return described.method(name if name in {each.name for each in described.methods} else None)
     except ProgramError as error:
         raise StepError(str(error)) from error
+
+
+def methods_of(program: modelbuild_runtime.Program, names: Iterable[str]) -> dict[str, MethodDescription]:
+    """Return methods by their names in the test."""
+    return {name: method_of(program, name) for name in names}
+
+
+def tensor_ports(method: MethodDescription) -> list[Port]:
+    """Return the tensor inputs of a method, in its order."""
+    return [port for port in method.inputs if port.kind == "tensor"]
 
 
 def open_program(step: Step, name: str) -> modelbuild_runtime.Program:

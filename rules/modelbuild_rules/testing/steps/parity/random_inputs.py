@@ -1,7 +1,8 @@
-"""Draw inputs with numpy's default_rng, one after another in the program's order."""
+"""Make inputs: drawn with numpy's default_rng, one after another in the program's order, and consecutive integers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,13 @@ from modelbuild_runtime.describe import Port
 from modelbuild_runtime.dtypes import numpy_type
 
 if TYPE_CHECKING:
-    from modelbuild_rules.testing.documents import GeneratorParams
+    from modelbuild_rules.testing.documents import DrawParams
 
 
-def draw(ports: Sequence[Port], generator: GeneratorParams, number: int) -> list[dict[str, np.ndarray]]:
-    """Return arrays by name for each call of a case, drawn with the generator's seed plus the number of the case.
+def draw(ports: Sequence[Port], generator: DrawParams, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return arrays by name for a call.
 
     Raises StepError for a size that a dynamic dimension does not allow, and for values that can't be drawn."""
-    random = np.random.default_rng(generator["seed"] + number)
-    return [_call(ports, generator, random) for _ in range(generator["calls"])]
-
-
-def _call(ports: Sequence[Port], generator: GeneratorParams, random: np.random.Generator) -> dict[str, np.ndarray]:
     drawn = {}
     for port in ports:
         try:  # fails for sizes beyond memory or numpy's limits, and for ranges beyond the dtype's
@@ -38,13 +34,30 @@ def _call(ports: Sequence[Port], generator: GeneratorParams, random: np.random.G
     return drawn
 
 
-def _one(port: Port, generator: GeneratorParams, random: np.random.Generator) -> np.ndarray:
-    shape = [_size(port, dim, generator["sizes"]) for dim in port.shape]
-    low, high = generator["range"] or port.range or (0.0, 1.0)
+def count_from(port: Port, first: int, sizes: Mapping[str, int]) -> np.ndarray:
+    """Return consecutive integers in the shape of an input. Raises StepError as draw() does, and for an input of other
+    values."""
+    dtype = _dtype(port)
+    if dtype.kind not in "iu":
+        raise StepError(f"input '{port.name}' has values of {port.dtype}; expected integers to count")
+    shape = [_size(port, dim, sizes) for dim in port.shape]
+    end = first + math.prod(shape)
+    if not np.iinfo(dtype).min <= first <= end - 1 <= np.iinfo(dtype).max:
+        raise StepError(f"input '{port.name}': {first} to {end - 1} are no values of {port.dtype}")
+    return np.arange(first, end, dtype=dtype).reshape(shape)
+
+
+def _dtype(port: Port) -> np.dtype[Any]:
     wanted = numpy_type(port.dtype)
     if wanted is None:
         raise StepError(f"input '{port.name}': numpy has no type for {port.dtype}")
-    dtype = np.dtype(wanted)
+    return np.dtype(wanted)
+
+
+def _one(port: Port, generator: DrawParams, random: np.random.Generator) -> np.ndarray:
+    shape = [_size(port, dim, generator["sizes"]) for dim in port.shape]
+    low, high = generator["range"] or port.range or (0.0, 1.0)
+    dtype = _dtype(port)
     if dtype == np.bool_:
         return random.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":

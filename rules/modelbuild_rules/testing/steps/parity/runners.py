@@ -18,24 +18,36 @@ from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, method_of, open_program, program_file
+from modelbuild_rules.testing.steps.parity.programs import (
+    Call,
+    Calls,
+    Results,
+    method_of,
+    methods_of,
+    open_program,
+    program_file,
+)
 from modelbuild_runtime.bindings import lacking_backends, lacking_kernels
 from modelbuild_runtime.errors import ProgramError
 
 
-class Runner(Protocol):
-    """Runs one program, in an emulator if `emulator` is not ''. A failed run raises ProgramError."""
+class Caller(Protocol):
+    """Calls one program. A failed run raises ProgramError."""
+
+    def run(self, calls: Calls) -> Results:
+        """Return the outputs of each call. The first call starts with the program's initial state, and each other one
+        with the state that the calls before left."""
+
+
+class Runner(Caller, Protocol):
+    """Runs one program, in an emulator if `emulator` is not ''."""
 
     emulator: str
 
     def unmet_requirement(self) -> str:
         """Return a requirement of the program that this machine does not meet, as text; '' if the program can run."""
 
-    def run(self, calls: Calls) -> Calls:
-        """Call the program once for each inputs by name. Return the outputs of each call. The first call starts with
-        the program's initial state, and each other one with the state that the call before left."""
-
-    def median_ms(self, inputs: Arrays) -> float:
+    def median_ms(self, call: Call) -> float:
         """Return the median milliseconds of 10 runs after 3 warm-up runs."""
 
 
@@ -58,13 +70,13 @@ class PythonRunner:
         self._machine = machine_for(step.params["arch"], emulated=False)
         self._name = name
         self._program = open_program(step, name)
-        self._method = method_of(step, self._program)
+        self._methods = methods_of(self._program, step.params["methods"])
 
     def unmet_requirement(self) -> str:
         if self._machine.unmet:
             return self._machine.unmet
         lacks = "which ExecuTorch's Python runtime lacks"
-        if backends := lacking_backends(self._method):
+        if backends := list(dict.fromkeys(name for each in self._methods.values() for name in lacking_backends(each))):
             hint = "with 'cpp_runtime = true' the C++ runtime runs the program"
             return f"needs the backend {', '.join(backends)}, {lacks}; {hint}"
         if kernels := self.lacking_kernels():
@@ -74,14 +86,14 @@ class PythonRunner:
 
     def lacking_kernels(self) -> list[str]:
         """Return the kernels that the program needs and ExecuTorch's Python runtime lacks."""
-        return lacking_kernels(self._method)
+        return list(dict.fromkeys(name for each in self._methods.values() for name in lacking_kernels(each)))
 
-    def run(self, calls: Calls) -> Calls:
+    def run(self, calls: Calls) -> Results:
         program = open_program(self._step, self._name)
-        return [program.run(inputs, self._method.name) for inputs in calls]
+        return [program.run(call.inputs, self._methods[call.method].name) for call in calls]
 
-    def median_ms(self, inputs: Arrays) -> float:
-        return self._program.measure(inputs, self._method.name).median_ms
+    def median_ms(self, call: Call) -> float:
+        return self._program.measure(call.inputs, self._methods[call.method].name).median_ms
 
 
 class CppRunner:
@@ -91,7 +103,8 @@ class CppRunner:
         self._program = program_file(step, name)
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
         self._step = step
-        self._method = method_of(step, open_program(step, name)).name
+        program = open_program(step, name)
+        self._names = {each: method_of(program, each).name for each in step.params["methods"]}
         self._delegation = step.input(f"{name}.delegation")
         self._runtime = runtime_of(step)
         self._gpu = step.params["gpu"]
@@ -115,14 +128,14 @@ class CppRunner:
         lay_out_libraries(self._step, laid_out, needed_libraries(parts), self._folder, only_needed=True)
         return self._missing_gpu(laid_out) or laid_out.missing_flavour() or self._unmet(laid_out)
 
-    def run(self, calls: Calls) -> Calls:
-        found: Calls = [{} for _ in calls]
+    def run(self, calls: Calls) -> Results:
+        found: Results = [{} for _ in calls]
         for output in self._report(calls)["outputs"]:
             found[output.get("call", 1) - 1][output["name"]] = np.load(output["path"])
         return found
 
-    def median_ms(self, inputs: Arrays) -> float:
-        return float(self._report([inputs], "--repeat=10", "--warmup=3")["latency"]["median_ms"])
+    def median_ms(self, call: Call) -> float:
+        return float(self._report([call], "--repeat=10", "--warmup=3")["latency"]["median_ms"])
 
     def _missing_gpu(self, laid_out: LaidOut) -> str:
         cudart = laid_out.runtime["cudart"]
@@ -145,14 +158,14 @@ class CppRunner:
     def _report(self, calls: Calls, *flags: str) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="run"))
         given: list[str] = []
-        for number, inputs in enumerate(calls):
-            given += ["--next"] if number else []
-            for index, (name, array) in enumerate(inputs.items()):
+        for number, call in enumerate(calls):
+            given += [*(["--next"] if number else []), f"--method={self._names[call.method]}"]
+            for index, (name, array) in enumerate(call.inputs.items()):
                 file = folder / f"input{number}.{index}.npy"
                 np.save(file, array)
                 given.append(f"--input={name}={file}")
         program = [*self._machine.command, str(self._folder / RUNNER), str(self._program), *self._data]
-        command = [*program, f"--method={self._method}", *given, f"--output-dir={folder}", "--json", *flags]
+        command = [*program, *given, f"--output-dir={folder}", "--json", *flags]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             raise ProgramError(f"modelbuild-run {_failure(done)}")
