@@ -33,6 +33,7 @@ class Net(nn.Module):
 FILES = {
     **{name: text for name, text in BISECTED.items() if name.startswith(("MODELBUILD", "tools"))},
     "m/net.py": NET,
+    "m/rows.json": "[3, 1, 0, 2]",
     # A module one of whose methods has a changed value in a weight.
     "tools/rules/sick.py": """
 from dataclasses import replace
@@ -103,6 +104,7 @@ steps = [
     { method = "write", count = { row = 0 }, generator = { seed = 1 } },
     { method = "write", count = { row = 2 }, generator = { seed = 2 } },
     { method = "read", calls = 2, generator = { seed = 3 } },
+    { method = "write", files = { row = "rows.json" }, feed = { x = { output = "found" } } },
 ]
 """
 
@@ -116,13 +118,13 @@ def check(found: dict[str, Any]) -> None:
     """Check the findings of both tests, by label."""
     last = {label: test["cases"][-1] for label, test in found.items()}
     state, output = last["//m:state_test"], last["//m:output_test"]
-    assert found["//m:state_test"]["cases"][0]["message"].startswith("call 3 of 4 (read): output 'found': ")
+    assert found["//m:state_test"]["cases"][0]["message"].startswith("call 3 of 5 (read): output 'found': ")
     assert state["message"].startswith(
-        "case sequence, call 1 of 4 (write): first wrong node: linear (aten.linear.default) of key, in partition p"
+        "case sequence, call 1 of 5 (write): first wrong node: linear (aten.linear.default) of key, in partition p"
     ), state
     assert state["place"] == line("self.cache.index_copy_(0, row, self.key(x))")
     assert output["message"].startswith(
-        "case sequence, call 3 of 4 (read): first wrong node: linear (aten.linear.default) of value, in partition p"
+        "case sequence, call 3 of 5 (read): first wrong node: linear (aten.linear.default) of value, in partition p"
     ), output
     assert output["place"] == line("return torch.tanh(self.cache) + self.value(y)")
 

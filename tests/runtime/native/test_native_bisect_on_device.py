@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.devices.sshd import Sshd
+from tests.testing import test_bisect_methods
 from tests.testing.test_bisect import FILES, line
 from tests.workspace_builder import Workspace
 
@@ -40,12 +41,15 @@ max_latency = { ":pc" = "0.001 us" }
 """
 
 
+def pack(repository: Path, native: Path, archive: Path) -> None:
+    command = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", archive]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 def test_planted_faults_are_found_on_a_device(repository: Path, native: Path, server: Sshd, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FILES)
     workspace.add("m/BUILD.toml", THERE)
-    archive = workspace.root / "m/runtime.tar"
-    pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", archive]
-    subprocess.run(pack, check=True, capture_output=True)
+    pack(repository, native, workspace.root / "m/runtime.tar")
     tests = [f"//m:{name}_there" for name in ("constant", "operator", "bytes", "slow")]
     runner = f"--runner=//m:pc={server.address}"
     found = workspace.test(*tests, "--bisect", "--keep-going", runner, code=4)
@@ -66,3 +70,35 @@ def test_planted_faults_are_found_on_a_device(repository: Path, native: Path, se
     assert changed["message"].endswith("; compiled again with their results as outputs, all its nodes are right")
     assert last["//m:slow_there"]["message"] == "parity holds in every case"
     assert not list(server.folder.glob("jobs/*"))
+
+
+ON_DEVICE = """
+device = ":pc"
+on_device = true
+runtime = "runtime.tar"
+latency_runs = 5
+"""
+RIGHT = """
+[[pte_program]]
+name = "right_program"
+model = ":model"
+stack = ":stack"
+[[device_target]]
+name = "pc"
+arch = "x86_64"
+"""
+
+
+def test_a_fault_of_a_method_is_found_on_a_device(repository: Path, native: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, test_bisect_methods.FILES)
+    test = test_bisect_methods.TEST.replace("MORE", ON_DEVICE).replace(
+        '["state", "output"]', '["state", "output", "right"]'
+    )
+    workspace.add("m/BUILD.toml", RIGHT + test)
+    pack(repository, native, workspace.root / "m/runtime.tar")
+    local = f"--runner=//m:pc=local:?folder={tmp_path / 'device'}"
+    found = workspace.test("//m:all", "--bisect", "--keep-going", local, code=4)
+    right = found.pop("//m:right_test")
+    assert right["status"] == "passed"
+    assert right["measures"].keys() >= {"latency_ms", "latency_p95_ms", "latency_ms_read", "first_ms"}
+    test_bisect_methods.check(found)
