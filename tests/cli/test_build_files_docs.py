@@ -27,13 +27,15 @@ TABLES = {
     "HalfPrecision": "half precision",
     "Portable": "portable",
     "TestInputs": "cases",
+    "CaseStep": "step",
+    "Fed": "feed",
     "Generator": "generator",
     "Tolerance": "tolerance",
     "Metric": "metric",
     "Accuracy": "accuracy",
 }
-ELSEWHERE = {"Tensorrt", "Profile", "Cuda", "EngineInput", "EngineTensor", "Sizes", "VendorLibrary"}
-"""Tables that are described elsewhere."""
+ELSEWHERE = {"Tensorrt", "Profile", "Cuda", "EngineInput", "EngineTensor", "Sizes", "VendorLibrary", "Draw"}
+"""Tables that are described elsewhere, or with another one: `Draw` is a generator without `count` and `calls`."""
 
 
 @pytest.fixture(scope="module")

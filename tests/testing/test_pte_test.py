@@ -206,7 +206,7 @@ def test_a_model_with_state_is_called_several_times_in_each_case(workspace: Work
     [
         (
             GOOD.replace(', files = { x = "x.npy" }', ""),
-            "case 'file': expected one of 'files', 'calls' and 'generator'",
+            "case 'file': expected one of 'files', 'calls', 'generator' and 'steps'",
         ),
         (
             GOOD.replace("metric.py:same_sign", "metrics.py:same_sign"),

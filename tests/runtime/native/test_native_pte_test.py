@@ -246,7 +246,8 @@ def test_the_first_wrong_node_of_a_program_for_gpus_is_not_looked_for(
 ) -> None:
     (tmp_path / "signature.json").write_text(json.dumps(SIGNATURE))
     inputs = {"program.pte": (cuda_programs["planned"],), "program.signature": (tmp_path / "signature.json",)}
-    first_wrong_node.run(Step({}, inputs, {"finding": tmp_path / "finding.json"}, tmp_path))
+    params = {"methods": {"forward": {}}}
+    first_wrong_node.run(Step(params, inputs, {"finding": tmp_path / "finding.json"}, tmp_path))
     finding = json.loads((tmp_path / "finding.json").read_text())
     check_format("finding", finding)
     found = finding["message"]
