@@ -88,6 +88,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def test_the_layer_with_the_greatest_error_is_first_and_left_in_floating_point(reported: Workspace) -> None:
     report = json.loads((reported.folder / "report.json").read_text())
     check_format("quantize-report", report)
+    assert report["method"] == "forward"
     layers = report["layers"]
     assert {layer["name"] for layer in layers} == LAYERS
     assert [layer["error"] for layer in layers] == sorted((layer["error"] for layer in layers), reverse=True)

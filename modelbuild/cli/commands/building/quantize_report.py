@@ -68,7 +68,7 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
         return code
     report = read_sensitivity(label, contents[label])
     if request.json:
-        click.echo(json.dumps({**report, "target": label}))
+        click.echo(json.dumps({**report, "target": label, "method": method or "forward"}))
         return code
     for line in lines(report, label, layers):
         click.echo(one_line(line))
