@@ -42,6 +42,8 @@ def _dependent(graph: Any, owners: Mapping[Any, int]) -> set[int]:
     again: those in a circle of dependencies, and those between two circles."""
     after: dict[Hashable, set[Hashable]] = defaultdict(set)
     for node in graph.nodes:
+        if node.op == "placeholder":  # no call computes it, so a weight of a partition may have other users
+            continue
         own = owners.get(node, node)
         after[own] |= {owners.get(user, user) for user in node.users} - {own}
     before: dict[Hashable, set[Hashable]] = defaultdict(set)
@@ -70,7 +72,8 @@ def _levels(graph: Any, inside: Mapping[Any, int], groups: Iterable[Sequence[Any
     while changed:
         changed = False
         for node in graph.nodes:
-            leaves = (levels[each] + _leaves(each, node, inside) for each in node.all_input_nodes)
+            computed = (each for each in node.all_input_nodes if each.op != "placeholder")
+            leaves = (levels[each] + _leaves(each, node, inside) for each in computed)
             found = max(leaves, default=0)
             for each in together.get(node, (node,)):
                 if levels[each] < found:
