@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild_rules.program.steps.lowering.agreement import flat_inputs
+from modelbuild_rules.program.steps.lowering.delegation import op_name
 
 _KEY = "modelbuild_origin"
 
@@ -96,6 +97,14 @@ def result_of(kept: Mapping[str, Any], origin: Origin) -> torch.Tensor:
 def takes_from_delegate(node: Any) -> bool:
     """Return whether a node gets a result of a partition's call."""
     return getattr(node.target, "__name__", "") == "getitem" and node.args[0].target is executorch_call_delegate
+
+
+def has_computed_range(node: Any) -> bool:
+    """Return whether a node chooses the range of a tensor, or uses such a range: a backend quantizes the tensor inside
+    the operator that takes it, and returns neither."""
+    taken = [node, *node.all_input_nodes]
+    sources = [each.args[0] if getattr(each.target, "__name__", "") == "getitem" else each for each in taken]
+    return any(each.op == "call_function" and "choose_qparams" in op_name(each) for each in sources)
 
 
 class _Keeping(torch.fx.Interpreter):

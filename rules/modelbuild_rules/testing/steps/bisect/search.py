@@ -27,6 +27,7 @@ from modelbuild_rules.testing.steps.bisect.finding import Finding, Node, Nodes
 from modelbuild_rules.testing.steps.bisect.origins import (
     Origin,
     advance,
+    has_computed_range,
     mark,
     origins,
     result_of,
@@ -254,7 +255,9 @@ class _Method:
         program = call.module.original_module
         annotated = self.lowered.backends[entry].annotations
         own = {
-            n.name: n for n in program.graph.nodes if n in self._known and not any(n.meta.get(key) for key in annotated)
+            n.name: n
+            for n in program.graph.nodes
+            if n in self._known and not any(n.meta.get(key) for key in annotated) and not has_computed_range(n)
         }
         names = tap(program, set(own.values()))
         partition, compiled = self._folder / "partition", self._folder / "compiled"
