@@ -135,6 +135,8 @@ def test_a_method_runs_by_its_name(heads: Any) -> None:
     # The target is now up to date, so that only the program knows its methods.
     ended = heads.run("run", *given)
     assert (ended.code, ended.err.strip().endswith("heads.pte: several methods; it has: three, two")) == (2, True)
+    ended = heads.run("run", *given, "--method=thre")
+    assert ended.err.strip().endswith("heads.pte: no method 'thre'; it has: three, two; did you mean 'three'?")
 
 
 def test_inspect_lists_the_partitions_of_each_method(heads: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from modelbuild_runtime.errors import InputError, ProgramError, one_line
+from modelbuild_runtime.errors import InputError, ProgramError, did_you_mean, one_line
 from modelbuild_runtime.files.contents import NONE, Contents, contents
 from modelbuild_runtime.files.pte import Constant, Kind, Method, Moved, ProgramFile, Value
 from modelbuild_runtime.files.signature import Named, Signature, signature_beside
@@ -86,9 +86,9 @@ class Description:
         for method in self.methods:
             if method.name == (name or "forward"):
                 return method
-        known = ", ".join(method.name for method in self.methods)
+        known = [method.name for method in self.methods]
         problem = "several methods" if name is None else f"no method '{name}'"
-        raise InputError(f"{self.path}: {problem}; it has: {known}")
+        raise InputError(f"{self.path}: {problem}; it has: {', '.join(known)}{did_you_mean(name or '', known)}")
 
     def to_json(self) -> dict[str, Any]:
         return {

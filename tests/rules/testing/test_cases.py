@@ -103,13 +103,19 @@ def test_counts_go_on_and_outputs_are_fed(tmp_path: Path) -> None:
     ],
 )
 def test_an_output_that_does_not_fit_is_one_line(tmp_path: Path, outputs: dict[str, np.ndarray], problem: str) -> None:
-    with pytest.raises(StepError, match=f"^step 2 of case 'chat': {problem}"):
+    with pytest.raises(StepError, match=f"^call 2 of case 'chat': {problem}"):
         decoding(tmp_path)[1].call(outputs)
 
 
 def test_another_type_of_an_output_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StepError, match=r"^step 2 of case 'chat': input 'token': expected int32, got float32"):
+    with pytest.raises(StepError, match=r"^call 2 of case 'chat': input 'token': expected int32, got float32"):
         decoding(tmp_path, argmax=False)[1].call({"logits": np.zeros(1, np.float32)})
+
+
+def test_a_size_that_is_not_allowed_has_its_call(tmp_path: Path) -> None:
+    steps = [step_of("prefill", generator={**SEED, "sizes": {"n": n}}) for n in (8, 9)]
+    with pytest.raises(StepError, match=r"^call 2 of case 'a': input 'tokens': dimension n is 9; expected 2 to 8"):
+        plans(tmp_path, {"name": "a", "steps": steps})
 
 
 def test_counts_end_with_their_type(tmp_path: Path) -> None:

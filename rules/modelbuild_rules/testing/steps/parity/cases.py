@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Planned:
     """A call before its case runs.
 
-    place   its step, for messages
+    place   its number and its case, for messages
     method  the method's name in the test
     inputs  the inputs that are known
     fed     the inputs that are outputs of calls before, in the form in which the program takes them
@@ -87,16 +87,20 @@ def _plan(
     step: Step, program: modelbuild_runtime.Program, index: int, case: CaseParams, drawn: int
 ) -> Iterator[Planned]:
     """Yield a case's calls. `drawn` is its number among those of its generator."""
+    several = sum(each["calls"] for each in case["steps"]) > 1
+    call = 0
     for number, each in enumerate(case["steps"]):
         described = method_of(program, each["method"])
-        what = f"step {number + 1} of case" if len(case["steps"]) > 1 else "case"
-        place = f"{what} '{case['name']}'"
         files = {name: step.input(f"case.{index}.{number}.{name}") for name in each["files"]}
-        try:
-            for inputs in _inputs(tensor_ports(described), each, files, drawn):
-                yield Planned(place, each["method"], described, inputs, each["feed"])
-        except InputError as error:
-            raise StepError(f"case '{case['name']}': {error}") from None
+        made = _inputs(tensor_ports(described), each, files, drawn)
+        for _ in range(each["calls"]):
+            call += 1
+            place = f"call {call} of case '{case['name']}'" if several else f"case '{case['name']}'"
+            try:
+                inputs = next(made)
+            except (InputError, StepError) as error:
+                raise StepError(f"{place}: {error}") from None
+            yield Planned(place, each["method"], described, inputs, each["feed"])
 
 
 def _inputs(ports: Sequence[Port], step: CaseStepParams, files: Mapping[str, Path], drawn: int) -> Iterator[Arrays]:

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.call import arguments
-from modelbuild_rules.model.steps.eager.entry import seed_generators
+from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.module import make_module
 from modelbuild_rules.model.steps.eager.results import plain
 from modelbuild_rules.testing.steps.parity.cases import Planned
@@ -34,7 +34,8 @@ class Eager:
         self._seed = next(iter(self._methods.values())).params["eager"]["seed"]
 
     def run(self, plan: Sequence[Planned]) -> tuple[Calls, Results]:
-        """Return the calls of a case, and the outputs of each. Each case starts with the initial buffers."""
+        """Return the calls of a case, and the outputs of each. Each case starts with the initial buffers. Raises
+        StepError for a model that fails."""
         for each in self._methods.values():
             each.reset()
         seed_generators(self._seed)
@@ -47,7 +48,13 @@ class Eager:
             method = self._methods[planned.method]
             module = method.params["module"]
             method.set_buffers(states.get(module, {}))
-            results.append(method.call(calls[-1].inputs))
+            try:
+                results.append(method.call(calls[-1].inputs))
+            except StepError:
+                raise
+            except Exception as error:  # of the model's own code
+                problem = f"{type(error).__name__}: {first_line(error)}"
+                raise StepError(f"{planned.place}: the model fails in eager PyTorch: {problem}") from error
             states[module] = states.get(module, {}) | method.buffers(self._shared[module])
             newest |= results[-1]
         return calls, results
