@@ -18,7 +18,7 @@ from modelbuild.ids import TargetId
 from modelbuild.inspect.delegation import read_delegation
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.target_world import TargetWorld
-from modelbuild.report.files.comparison import SHOWN
+from modelbuild.report.files.comparison import SHOWN, titles_of
 from modelbuild.wording import number
 from modelbuild.workspace.workspace import Workspace
 
@@ -122,7 +122,7 @@ def rows(before: Side, after: Side) -> Iterator[Row]:
 
 def _measured(subject: str, before: Side, after: Side) -> Iterator[Row]:
     was, now = before.values.get(subject, {}), after.values.get(subject, {})
-    titles = {**SHOWN, "delegated": "delegated nodes", "nodes": "nodes"}
+    titles = {**SHOWN, **titles_of({**was, **now}), "delegated": "delegated nodes", "nodes": "nodes"}
     own = [name for name in dict.fromkeys((*was, *now)) if name not in titles and name.startswith("accuracy_")]
     for name in (*titles, *own):
         if name in was or name in now:

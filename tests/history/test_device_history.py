@@ -63,6 +63,13 @@ def test_the_worst_regression_is_first_and_each_build_has_its_commit(measured: W
     assert measured.run("history", "--on=//devices:pc", "--check").code == 0
 
 
+def test_the_latency_of_a_further_method_has_lines_of_its_own(workspace: Workspace) -> None:
+    workspace.write({"MODELBUILD.toml": ""})
+    run(workspace, "//m:a", {"latency_ms": 5, "latency_ms_decode": 2}, 1)
+    lines = workspace.run("history", "--on=//...").out.splitlines()
+    assert [line for line in lines if " latency_ms_decode: last 2, " in line]
+
+
 def test_patterns_choose_devices_and_a_test(measured: Workspace) -> None:
     def chosen(*arguments: str) -> list[tuple[str, str]]:
         series = measured.run("history", *arguments, "--json").json["series"]

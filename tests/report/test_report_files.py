@@ -142,7 +142,7 @@ def test_a_summary_lists_devices_by_their_worst_regression(tmp_path: Path) -> No
     comparison = Comparison(lambda subject, name: 2.0, values(1.9, 2.0, 2.1), lambda _: 3)
     reporter = Markdown(path, comparison)
     for name, latency in (("a", 2.1), ("b", 3.0), ("c", 4.0)):
-        measures = {"latency_ms": latency, "bytes": 5.0}
+        measures = {"latency_ms": latency, "bytes": 5.0} | ({"latency_ms_decode": 2.2} if name == "a" else {})
         reporter.emit(events.TestFinished(f"//m:{name}", "orin", "passed", measures=measures, device="//d:orin"))
     reporter.close()
     text = path.read_text()
@@ -152,6 +152,7 @@ def test_a_summary_lists_devices_by_their_worst_regression(tmp_path: Path) -> No
         "| `//d:orin` `//m:c (orin)` | latency (ms) | 4 | 2 | +100.0% |",
         "| `//d:orin` `//m:b (orin)` | latency (ms) | 3 | 2 | +50.0% |",
         "| `//d:orin` `//m:a (orin)` | latency (ms) | 2.1 | 2 | +5.0% (within noise) |",
+        "| `//d:orin` `//m:a (orin)` | latency of decode (ms) | 2.2 | 2 | +10.0% (within noise) |",
     ]
     assert text.count("| `//m:a (orin)` | size (bytes) | 5 | 2 | +150.0% |") == 1
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from modelbuild.history.device_runs import DevicePoint, DeviceSeries, device_series
 from modelbuild.history.measurements import Point
+from modelbuild.history.regressions import LATENCY_OF
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import Pattern, parse_pattern
 
 VERSION = 1
-_SHOWN = ("latency_ms", "latency_p95_ms", "peak_memory")
+_SHOWN = ("latency_ms", "latency_p95_ms", "peak_memory")  # and the latencies of further methods
 _CONTEXT = {"temperature_c": "C", "clock_mhz": "MHz"}
 _POINTS = 10  # lines of one measure
 
@@ -40,7 +41,8 @@ class DeviceHistory:
             if any(_matches(pattern, each.device) for pattern in patterns)
             and (wanted is None or _matches(wanted, TargetId(each.subject).label))
         ]
-        return cls([each for each in found if each.name in _SHOWN], [each for each in found if each.name not in _SHOWN])
+        shown = [each for each in found if each.name in _SHOWN or each.name.startswith(LATENCY_OF)]
+        return cls(shown, [each for each in found if each not in shown])
 
     @property
     def worse(self) -> bool:

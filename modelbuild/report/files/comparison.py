@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from modelbuild.events import Event, TargetBuilt, TestFinished
-from modelbuild.history.regressions import noise
+from modelbuild.history.regressions import LATENCY_OF, noise
 from modelbuild.ids import TargetId
 
 # Return the base's value of (subject, name), or None; and earlier values. See modelbuild.history.
@@ -23,7 +23,14 @@ SHOWN = {
     "peak_memory": "peak memory (bytes)",
     "delegates": "delegates",
 }
-_ON_DEVICES = ("latency_ms", "latency_p95_ms", "peak_memory")
+_ON_DEVICES = ("latency_ms", "latency_p95_ms", "peak_memory")  # or the beginning of a name
+
+
+def titles_of(names: Collection[str]) -> dict[str, str]:
+    """Return the names of measures that people look at, with their titles."""
+    methods = [name.removeprefix(LATENCY_OF) for name in names if name.startswith(LATENCY_OF)]
+    found = {name: title for name, title in SHOWN.items() if name in names}
+    return found | {f"{LATENCY_OF}{method}": f"latency of {method} (ms)" for method in methods}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +88,11 @@ class Comparison:
     def measures(self) -> Iterator[Measure]:
         """Yield the measures that people look at."""
         for subject, values in self._values.items():
-            for name, title in SHOWN.items():
-                if name in values:
-                    yield self._measure(subject, name, title, values[name])
+            for name, title in titles_of(values).items():
+                yield self._measure(subject, name, title, values[name])
 
     def _measure(self, subject: str, name: str, title: str, now: float) -> Measure:
-        device = self._devices.get(subject, "") if name in _ON_DEVICES else ""
+        device = self._devices.get(subject, "") if name.startswith(_ON_DEVICES) else ""
         before = self.before(subject, name)
         if not before or before == now:
             return Measure(subject, title, now, before, "", "", device)
