@@ -7,6 +7,7 @@
     python benchmarks/gpu/cuda_peers.py build PIECES --candidates 8 CASE...                         # without
     python benchmarks/gpu/cuda_peers.py tune PIECES OUT CASE...                                     # with one
     python benchmarks/gpu/cuda_peers.py build PIECES --tuning OUT CASE...                           # without
+    python benchmarks/gpu/cuda_peers.py times PIECES OUT CASE...                                    # with one
 
 A CASE is a model of peers/peer_models.py, its precision and batch: `resnet50:tf32:1`. `build` writes PIECES.tar.xz with
 the programs, build/runtime.tar and the Python packages that the other machine's torch lacks. `run` needs it, this file
@@ -15,7 +16,8 @@ and torch.compile with mode "reduce-overhead". They take turns; a figure is the 
 writes the time of each kernel of the program and of torch.compile to OUT/CASE.*.txt instead. With --random, weights
 are random and eager mode's outputs on the CPU are packed too; `check` compares them with the program's, and runs it
 under compute-sanitizer's memcheck. With --candidates, programs are packed with their candidates; `tune` times these and
-writes tuning files to OUT, which a build with --tuning uses.
+writes tuning files to OUT, which a build with --tuning uses. `times` writes the times of all candidates to
+OUT/times.jsonl, for cuda_cost.py.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -178,6 +181,32 @@ def tune(pieces: Path, out: Path, cases: Sequence[str]) -> int:
             [sys.executable, pieces / folder_of(case) / f"{folder_of(case)}.tuning.pyz", made]
         ).returncode
     return wrong
+
+
+def times(pieces: Path, out: Path, cases: Sequence[str]) -> None:
+    """Write a line for each choice of a kernel to OUT/times.jsonl: what it is for, and each candidate's microseconds,
+    parameters, registers and spilled bytes."""
+    sys.path.insert(0, str(REPOSITORY / "rules"))
+    sys.path.insert(0, str(REPOSITORY))
+    from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
+    from modelbuild_rules.backends.cuda.steps.kernels.timing import CHOICES, DECIDES, Card, Launch, TimingError
+
+    unpack(pieces)
+    out.mkdir(parents=True, exist_ok=True)
+    card = Card()
+    with (out / "times.jsonl").open("w") as file:
+        for case in cases:
+            with zipfile.ZipFile(pieces / folder_of(case) / f"{folder_of(case)}.tuning.pyz") as opened:
+                for choice in json.loads(opened.read(CHOICES))["choices"]:
+                    rows = []
+                    for chosen, each in zip(choice["chosen"], choice["launches"], strict=True):
+                        launch = Launch(**{**each, "cubin": opened.read(each["cubin"])})
+                        try:
+                            rows.append([card.time(launch), chosen, *resources(launch.cubin)])
+                        except TimingError as error:
+                            print(f"{case}: {launch.name}: {error}", file=sys.stderr)
+                    about = {name: choice[name] for name in DECIDES}
+                    file.write(json.dumps({"case": case, **about, "rows": rows}) + "\n")
 
 
 def check(pieces: Path, out: Path, cases: Sequence[str]) -> int:
@@ -371,7 +400,7 @@ def peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("build", "run", "check", "tune", "peer"):
+    for name in ("build", "run", "check", "tune", "times", "peer"):
         command = commands.add_parser(name)
         command.add_argument("pieces", type=lambda text: Path(text).resolve())
     commands.choices["build"].add_argument("--capability", default="9.0")
@@ -379,11 +408,11 @@ def main() -> int:
     commands.choices["build"].add_argument("--random", action="store_true")
     commands.choices["build"].add_argument("--candidates", type=int, default=0)
     commands.choices["build"].add_argument("--tuning", type=Path)
-    for name in ("run", "check", "tune"):
+    for name in ("run", "check", "tune", "times"):
         commands.choices[name].add_argument("out", type=Path)
     commands.choices["run"].add_argument("--turns", type=int, default=2)
     commands.choices["run"].add_argument("--kernels", action="store_true")
-    for name in ("build", "run", "check", "tune"):
+    for name in ("build", "run", "check", "tune", "times"):
         commands.choices[name].add_argument("cases", nargs="+", metavar="CASE")
     commands.choices["peer"].add_argument("out", type=Path)
     commands.choices["peer"].add_argument("case")
@@ -397,7 +426,9 @@ def main() -> int:
         return tune(given.pieces, given.out, given.cases)
     if given.command == "check":
         return check(given.pieces, given.out, given.cases)
-    if given.command == "run":
+    if given.command == "times":
+        times(given.pieces, given.out, given.cases)
+    elif given.command == "run":
         run(given.pieces, given.out, given.turns, given.kernels, given.cases)
     else:
         peer(given.pieces, given.out, given.case, given.mode, given.kernels)

@@ -1,12 +1,10 @@
-"""Time tiles of the template for convolutions and matrix products on a GPU, and fit the rates of the cost model.
+"""Time tiles of the templates for convolutions and matrix products on a GPU.
 
-    python benchmarks/gpu/cuda_tiles.py run OUT/tiles.jsonl     # with a GPU, torch and Triton; about 8 minutes
-    python benchmarks/gpu/cuda_tiles.py fit tiles.jsonl         # anywhere, with numpy
+    python benchmarks/gpu/cuda_tiles.py OUT/tiles.jsonl     # about 4 minutes
 
-`run` times each tile and number of parts (lowerings/products.py of the CUDA backend) on 63 products in float32, TF32
-and float16, and cuDNN's convolution beside them. Its kernel does what the backend's template does
-(lowerings/template.py). `fit` prints the rates for backends/cuda/steps/kernels/cost.py, and how much slower than the
-best tile the cheapest one is: by these rates, by those in the tree, and on products that were left out of the fit.
+With a GPU, torch and Triton, it times each tile and number of parts (lowerings/products.py of the CUDA backend) on 63
+products in float32, TF32 and float16, and cuDNN's convolution beside them. Its kernel does what the backend's template
+does (lowerings/template.py). cuda_cost.py fits the cost model to the result.
 """
 
 from __future__ import annotations
@@ -22,18 +20,14 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 REPOSITORY = Path(__file__).parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "rules")]
 
 from modelbuild_rules.backends.cuda.steps.generate.lowerings.products import SPLITS, TILES  # noqa: E402
-from modelbuild_rules.backends.cuda.steps.kernels import cost as model  # noqa: E402
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Rates, Tile, cost, fits  # noqa: E402
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, fits  # noqa: E402
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS  # noqa: E402
 
 GPU = GPUS[90]
-CLOCK = 1755  # cycles per microsecond
 KINDS = {"fp32": "tf32x3", "tf32": "tf32", "half": "ieee"}
 
 # Batch, channels, height and width, outputs, kernel, stride, padding.
@@ -146,9 +140,6 @@ def product(case: tuple[int, ...], kind: str) -> Product:
     return Product(rows, outputs, channels, taps=taps * taps, bytes=2 if kind == "half" else 4, tf32=kind == "tf32")
 
 
-# -- with a GPU -----------------------------------------------------------------------------------------------------
-
-
 def timed(call: Any) -> float:
     """Return the median microseconds of a call, of 20 in a CUDA graph."""
     import torch
@@ -241,87 +232,5 @@ def run(out: Path) -> None:
             print(result["case"], result["kind"], "best", result["rows"][0], "cuDNN", result["cudnn"], flush=True)
 
 
-# -- anywhere -------------------------------------------------------------------------------------------------------
-
-
-def fit(path: Path) -> None:
-    """Print the rates of each kind, and the mean and the greatest loss of the tile that is chosen by them."""
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    for kind in KINDS:
-        results = [each for each in found if each["kind"] == kind]
-        rates = fitted(results, kind, 3)
-        print(kind, Rates(*(float(f"{each:.3g}") for each in astuple(rates))))
-        print("  by these rates", losses(results, kind, rates), "by those in the tree", losses(results, kind, None))
-        held: list[float] = []
-        for fold in range(5):
-            others = [each for n, each in enumerate(results) if n % 5 != fold]
-            held += _losses(results[fold::5], kind, fitted(others, kind, 1))
-        print(f"  on products left out: mean {statistics.mean(held):.2f}, greatest {max(held):.2f}")
-
-
-def fitted(results: list[dict[str, Any]], kind: str, tries: int) -> Rates:
-    """Return the rates with the least squares of the logarithms of times; tiles near the best one count more."""
-    rows = [
-        (product(tuple(each["case"]), kind), Tile(*tile), split, registers, took, took / each["rows"][0][0])
-        for each in results
-        for took, tile, split, _, registers, spilled in each["rows"]
-        if not spilled
-    ]
-    weights = np.array([1 / (1 + 3 * (slower - 1)) for *_, slower in rows])
-    times = np.log(np.array([took * CLOCK for *_, took, _ in rows]))
-
-    def error(logarithms: Any) -> float:
-        model.RATES[kind] = Rates(*np.exp(logarithms))
-        estimated = np.log(
-            [cost(tile, asked, GPU, n, registers) - added(asked, n) for asked, tile, n, registers, _, _ in rows]
-        )
-        return float((weights * (estimated - times) ** 2).sum())
-
-    usual, best = model.RATES[kind], (math.inf, np.zeros(6))
-    for seed in range(tries):
-        random = np.random.default_rng(seed)
-        point, scale = np.log([800.0, 200, 400, 40, 10, 3000]), 0.4
-        least = error(point)
-        for turn in range(1500):
-            other = point + random.normal(size=6) * scale * (random.random(6) < 0.5)
-            value = error(other)
-            if value < least:
-                point, least = other, value
-            scale *= 0.7 if turn % 250 == 249 else 1
-        best = min(best, (least, point), key=lambda each: each[0])
-    model.RATES[kind] = usual
-    return Rates(*np.exp(best[1]))
-
-
-def added(asked: Product, split: int) -> float:
-    """Return the estimated cycles of the kernel that adds the parts, which is not timed."""
-    if split == 1:
-        return 0
-    return model._SUM_BEGIN + (split + 1) * asked.rows * asked.columns * 4 / model._SUM_BYTES / GPU.processors
-
-
-def losses(results: list[dict[str, Any]], kind: str, rates: Rates | None) -> str:
-    found = _losses(results, kind, rates)
-    return f"mean {statistics.mean(found):.2f}, greatest {max(found):.2f};"
-
-
-def _losses(results: list[dict[str, Any]], kind: str, rates: Rates | None) -> list[float]:
-    """Return for each product the time of the tile that is chosen, relative to the best."""
-    usual = model.RATES[kind]
-    model.RATES[kind] = rates or usual
-    found = []
-    for each in results:
-        asked = product(tuple(each["case"]), kind)
-        whole = [
-            (took + added(asked, n) / CLOCK, (spilled > 0, cost(Tile(*tile), asked, GPU, n, registers)))
-            for took, tile, n, _, registers, spilled in each["rows"]
-        ]
-        chosen, _ = min(whole, key=lambda pair: pair[1])
-        found.append(chosen / min(took for took, _ in whole))
-    model.RATES[kind] = usual
-    return found
-
-
 if __name__ == "__main__":
-    what, where = sys.argv[1:]
-    run(Path(where)) if what == "run" else fit(Path(where))
+    run(Path(sys.argv[1]))

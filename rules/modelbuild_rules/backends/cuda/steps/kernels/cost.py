@@ -2,8 +2,8 @@
 
 The cost is in cycles. Tiles are distributed over the multiprocessors, several to each; a tile loops over its part of
 the depth, and a step of the loop takes as long as its products, its loads or the memory's latency, whichever is
-longest, and a time in which it does neither. The rates were fitted to 8,254 times on an NVIDIA H200 by
-benchmarks/gpu/cuda_tiles.py, and to those of 6 programs' candidates (docs/reference/gpu-verification.md).
+longest, and a time in which it does neither. The rates were fitted to times on an NVIDIA H200 by
+benchmarks/gpu/cuda_cost.py (docs/reference/gpu-verification.md).
 """
 
 from __future__ import annotations
