@@ -90,7 +90,7 @@ def _split_heads(graph: Any, node: Any) -> list[Any]:
 
 
 def _operator(node: Any) -> Any:
-    return getattr(getattr(node, "target", None), "_op", None)
+    return getattr(node.target, "_op", None)
 
 
 def _rearranges(node: Any) -> bool:
