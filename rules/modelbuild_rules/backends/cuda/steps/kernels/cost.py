@@ -100,8 +100,9 @@ def tile(info: Mapping[str, Any]) -> Tile:
 
 
 def fits(tile: Tile, product: Product, gpu: Gpu) -> bool:
-    """Return whether a tile fits the GPU's shared memory, and is less than twice as large as the product."""
-    small = tile.rows < 2 * max(product.rows, 16) and tile.columns < 2 * max(product.columns, 16)
+    """Return whether a tile fits the GPU's shared memory, and is less than twice as large as the product. Of few
+    columns, as of a picture's three channels, a tile may be as small as tiles are made."""
+    small = tile.rows < 2 * max(product.rows, 16) and tile.columns <= max(32, 2 * product.columns - 1)
     return small and tile.shared_memory(product) <= gpu.shared_memory
 
 
