@@ -146,6 +146,7 @@ def _convolution(
 ) -> Any:
     """Return the convolution of x, [batch, channels, height, width], without a bias, in the channels-last format."""
     from torch._inductor import ir
+    from torch._inductor.lowering import lowerings as known
     from torch._inductor.virtualized import V
     from torch.utils._sympy.functions import FloorDiv
 
@@ -171,7 +172,9 @@ def _convolution(
     taps, float32 = math.prod(kernel), x.get_dtype() == torch.float32
     product = Product(rows, outputs // groups, depth, groups, taps, x.get_dtype().itemsize, tf32 and float32)
     split, tiles = _tiles(product, gpu)
-    return _made(x, weight, [batch, outputs, *lengths], options, split, tiles, tf32)
+    made = _made(x, weight, [math.prod((batch, *lengths)), outputs], options, split, tiles, tf32)
+    made = known[aten.view.default](made, [batch, *lengths, outputs])
+    return known[aten.permute.default](made, [0, 3, 1, 2])
 
 
 def _product(x: Any, weight: Any, gpu: Gpu, tf32: bool) -> Any:
@@ -194,8 +197,7 @@ def _product(x: Any, weight: Any, gpu: Gpu, tf32: bool) -> Any:
         x, weight = (known[aten.unsqueeze.default](each, dim) for each in (x, weight))
     x, weight = (ir.ExternKernel.realize_input(each) for each in (x, weight))
     options = {"KERNEL_H": 1, "KERNEL_W": 1, "STRIDE_H": 1, "STRIDE_W": 1, "PADDING_H": 0, "PADDING_W": 0, "GROUPS": 1}
-    made = _made(x, weight, [rows, columns, 1, 1], options, split, tiles, tf32)
-    return known[aten.squeeze.dims](made, [2, 3])
+    return _made(x, weight, [rows, columns], options, split, tiles, tf32)
 
 
 def _static(*sizes: Any) -> bool:
@@ -224,16 +226,12 @@ def _made(
     tiles: Sequence[Tile],
     tf32: bool,
 ) -> Any:
-    """Return an output of the template in the channels-last format."""
+    """Return an output of the template, [positions, outputs]."""
     from torch._inductor import ir
     from torch._inductor.select_algorithm import autotune_select_algorithm
 
-    batch, outputs, height, width = output
-    strides = [height * width * outputs, 1, width * outputs, outputs]
-    if split > 1:
-        output, strides = [split, *output], [batch * height * width * outputs, *strides]
     dtype = torch.float32 if split > 1 else x.get_dtype()
-    layout = ir.FixedLayout(x.get_device(), dtype, [*output], strides)
+    layout = ir.FixedLayout(x.get_device(), dtype, [split, *output] if split > 1 else [*output])
     depth, taps = int(weight.get_size()[1]), options["KERNEL_H"] * options["KERNEL_W"]
     choices: list[Any] = []
     for tile in tiles:

@@ -2,7 +2,8 @@
 
 It has Inductor's form (torch/_inductor/kernel/conv.py) with these differences: the depth is processed by SPLIT blocks,
 whose sums are added afterwards, so that small images use the whole GPU; masks are left out where no block is cut off;
-and of few channels, a step takes several taps. Uses private parts of torch, which target_gpu.py lists.
+of few channels, a step takes several taps; and the output is a matrix, in the order of its memory, so that Inductor
+fuses the operators that follow. Uses private parts of torch, which target_gpu.py lists.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from modelbuild_rules.backends.cuda.steps.kernels.cost import SPLITTING
 
 SOURCE = r"""
 {{def_kernel("X", "W")}}
-{% set first = 1 if SPLIT > 1 else 0 %}
     BATCH = {{size("X", 0)}}
     IN_H = {{size("X", 2)}}
     IN_W = {{size("X", 3)}}
     GROUP_IN = {{size("W", 1)}}
     GROUP_OUT = {{size("W", 0)}} // GROUPS
-    OUT_H = {{size(None, first + 2)}}
-    OUT_W = {{size(None, first + 3)}}
+    OUT_H = (IN_H + 2 * PADDING_H - KERNEL_H) // STRIDE_H + 1
+    OUT_W = (IN_W + 2 * PADDING_W - KERNEL_W) // STRIDE_W + 1
 
     stride_xn = {{stride("X", 0)}}
     stride_xc = {{stride("X", 1)}}
@@ -95,15 +95,13 @@ SOURCE = r"""
         acc = tl.dot(x, w, acc, allow_tf32=ALLOW_TF32)
 
     mask = in_batch[:, None] & in_group[None, :]
-    idx_n = idx_n[:, None]
+    idx_m = position[:, None]
     idx_c = group * GROUP_OUT + idx_o[None, :]
-    idx_h = idx_h[:, None]
-    idx_w = idx_w[:, None]
 {% if SPLIT > 1 %}
     idx_s = tl.zeros((BLOCK_M, BLOCK_N), dtype=INDEX_DTYPE) + part
-    {{store_output(("idx_s", "idx_n", "idx_c", "idx_h", "idx_w"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_N"))}}
+    {{store_output(("idx_s", "idx_m", "idx_c"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_N"))}}
 {% else %}
-    {{store_output(("idx_n", "idx_c", "idx_h", "idx_w"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_N"))}}
+    {{store_output(("idx_m", "idx_c"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_N"))}}
 {% endif %}
 """
 """WHOLE: the channels of a group are a multiple of BLOCK_K. TOGETHER: a step takes channels of several taps."""
@@ -112,16 +110,16 @@ SOURCE = r"""
 @cache
 def template() -> Any:
     """Return the template (a TritonTemplate) with the inputs X [batch, channels, height, width] and W [outputs,
-    channels of a group, kernel height, kernel width], of any strides. Its output is a batch of images, or of `SPLIT`
-    > 1 parts [SPLIT, batch, outputs, height, width] in float32, whose sum is the result."""
+    channels of a group, kernel height, kernel width], of any strides. Its output is [batch * height * width, outputs],
+    or has `SPLIT` > 1 parts [SPLIT, batch * height * width, outputs] in float32, whose sum is the result."""
     from torch._inductor.select_algorithm import SymbolicGridFn, TritonTemplate
 
     @SymbolicGridFn
     def grid(*given: Any, cdiv: Any) -> tuple[Any, Any, Any]:
-        *_, batch, outputs, height, width, meta = given
+        *_, positions, outputs, meta = given
         groups = meta["GROUPS"]
         return (
-            cdiv(batch * height * width, meta["BLOCK_M"]),
+            cdiv(positions, meta["BLOCK_M"]),
             cdiv(outputs // groups, meta["BLOCK_N"]),
             groups * meta["SPLIT"],
         )
