@@ -11,7 +11,7 @@ from typing import Any
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
-from modelbuild_rules.backends.cuda.steps.generate.weights import arrange, blob, move
+from modelbuild_rules.backends.cuda.steps.generate.weights import blob, move
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
@@ -86,6 +86,7 @@ def generate(
 
     from modelbuild_rules.backends.cuda.steps.generate.attention import fuse_attention
     from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
+    from modelbuild_rules.backends.cuda.steps.generate.stored_weights import change_weights
 
     gpu = common_gpu(capabilities)
     chooser = Chooser(gpu, tuning or Tuning(), candidates, progress)
@@ -112,9 +113,7 @@ def generate(
     progress("generating kernels")
     target = target_gpu(gpu, chooser, compiled, take, progress, **launched, precision=precision)
     with target, _float32(precision), torch.no_grad():
-        arrange(
-            program, lambda node: aten_operator(node.target) is torch.ops.aten.convolution.default and not node.args[6]
-        )
+        change_weights(program)
         weights = move(program, "cuda")
         fuse_attention(program, gpu)
         _to_aten(program)

@@ -58,33 +58,6 @@ def move(program: ExportedProgram, device: str) -> Weights:
     return Weights(real, faked)
 
 
-def arrange(program: ExportedProgram, convolution: Callable[[Any], bool]) -> None:
-    """Store the weights of a program's convolutions (nodes for which `convolution` is true) channels-last, or with
-    the channels of a depthwise one last, as their kernels read them. A weight that is used otherwise stays as it is."""
-    inputs = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    signature = program.graph_signature
-    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    names.update(signature.inputs_to_lifted_tensor_constants)
-    changed = set(signature.buffers_to_mutate.values())
-    for name, stored in names.items():
-        node = inputs[name]
-        homes = [home for home in (program._state_dict, program._constants) if stored in home]
-        plain = all(convolution(user) and user.args[1] is node and user.args[0] is not node for user in node.users)
-        if not (plain and node.users and homes) or stored in changed or node.meta["val"].dim() < 3:
-            continue
-        for home in homes:
-            made = _channels_last(home[stored])
-            home[stored] = torch.nn.Parameter(made, False) if isinstance(home[stored], torch.nn.Parameter) else made
-        node.meta["val"] = _channels_last(node.meta["val"])
-
-
-def _channels_last(weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight, [outputs, channels of a group, *kernel], whose channels are adjacent in memory."""
-    outputs, channels = weight.shape[:2]
-    first = 0 if channels == 1 and outputs > 1 else 1
-    return weight.movedim(first, -1).contiguous().movedim(-1, first)
-
-
 def _move_graph(program: ExportedProgram, device: str) -> None:
     def moved(value: Any) -> Any:
         if isinstance(value, FakeTensor):
