@@ -26,11 +26,13 @@ SHAPES = {
     "vit_b of 8": (8, 12, 197, 197, 64, 64, False, None),
     "bert": (1, 12, 128, 128, 64, 64, False, None),
     "whisper": (1, 6, 1500, 1500, 64, 64, False, None),
+    "whisper of 8": (8, 6, 1500, 1500, 64, 64, False, None),
     "unet": (1, 8, 4096, 4096, 40, 40, False, None),
     "unet of 8": (8, 8, 4096, 4096, 40, 40, False, None),
     "swin": (64, 3, 49, 49, 32, 32, False, "add"),
     "padded": (2, 8, 300, 300, 64, 64, False, "select"),
     "prefill": (1, 16, 512, 512, 128, 128, True, None),
+    "long": (1, 16, 2048, 2048, 64, 64, True, None),
     "detr": (1, 8, 100, 850, 32, 32, False, None),
 }
 TILES = [
