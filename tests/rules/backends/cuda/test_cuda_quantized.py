@@ -20,12 +20,12 @@ from torch import nn
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.up, self.down = nn.Linear(256, 512), nn.Linear(512, 256, bias=False)
+        self.up, self.down = nn.Linear(128, 256), nn.Linear(256, 128, bias=False)
         self.half()
     def forward(self, x):
         return x + self.down(nn.functional.gelu(self.up(x)))
 """
-WEIGHTS = 2 * 256 * 512
+WEIGHTS = 2 * 128 * 256
 
 
 def quantize(folder: Path, rows: int, **attributes: Any) -> Quantized:
@@ -35,7 +35,7 @@ def quantize(folder: Path, rows: int, **attributes: Any) -> Quantized:
         "quantizing": "modelbuild_rules.backends.cuda.steps.quantizing",
         "attributes": given,
     }
-    inputs = [{"name": "x", "shape": [rows, 256], "dtype": "float16", "range": [-1, 1]}]
+    inputs = [{"name": "x", "shape": [rows, 128], "dtype": "float16", "range": [-1, 1]}]
     return run_quantization(folder, NET, [table], (), inputs=inputs)
 
 
@@ -46,7 +46,7 @@ def compiled(quantized: Quantized, rows: int, runtime: Path, folder: Path) -> Bu
     assert lowered.taken(None) == []
     compile_partition(lowered.folder / "partitions" / part["id"], "86", runtime, folder / "out")
     torch.manual_seed(0)
-    calls = [[torch.rand(rows, 256, dtype=torch.float16) * 2 - 1] for _ in range(2)]
+    calls = [[torch.rand(rows, 128, dtype=torch.float16) * 2 - 1] for _ in range(2)]
     return Built(folder / "out", calls, [[program.module()(*call)] for call in calls])
 
 
