@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -26,6 +27,17 @@ def test_user_traceback(bench: Any) -> None:
         "IndexError: list index out of range"
     )
     assert "Traceback" not in bench.text(outcome.stderr)
+
+
+def test_the_traceback_ends_with_the_line_of_the_library_that_failed(bench: Any) -> None:
+    problem = bench.model("import packaging.version\n\npackaging.version.parse('x y')\n").problem.splitlines()
+    assert problem[:3] == [
+        "Traceback (most recent call last):",
+        '  File "models/detector.py", line 3, in <module>',
+        "    packaging.version.parse('x y')",
+    ]
+    assert re.fullmatch(r'  File "packaging/version.py", line \d+, in \w+', problem[3])
+    assert problem[-1].endswith("InvalidVersion: Invalid version: 'x y'")
 
 
 def test_paths_in_messages_are_those_of_the_workspace(bench: Any) -> None:

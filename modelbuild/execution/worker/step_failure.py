@@ -20,6 +20,7 @@ _UNREADABLE = re.compile(
 )
 _PATHS = re.compile(r"[^\s'\"`<>|:,;()\[\]{}]+")
 _NOT_APART = " (this machine gives actions neither Unix sockets nor shared memory: see modelbuild info sandbox)"
+_INSTALLED = "/site-packages/"
 _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
@@ -108,18 +109,26 @@ def _frames(error: BaseException) -> traceback.StackSummary:
 
 
 def _user_traceback(error: BaseException, chain: list[BaseException], hook: AuditHook) -> str | None:
-    """Return the traceback with only the user's frames, with paths in the workspace; None if there are none."""
+    """Return the traceback with only the user's frames, with paths in the workspace, and the line of an installed
+    library that raised the exception; None if there are no frames of the user's."""
     for link in chain:
-        lines = []
-        for frame in _frames(link):
+        lines: list[str] = []
+        frames = _frames(link)
+        for frame in frames:
             if file := hook.user_file(frame.filename):
-                lines.append(f'  File "{file}", line {frame.lineno}, in {frame.name}\n')
-                lines.append(f"    {frame.line}\n" if frame.line else "")
+                lines += _described(frame, file)
+        if lines and _INSTALLED in frames[-1].filename and not hook.user_file(frames[-1].filename):
+            lines += _described(frames[-1], frames[-1].filename.rpartition(_INSTALLED)[2])
         if isinstance(link, SyntaxError) and (file := hook.user_file(link.filename or "")):
             lines.append(f'  File "{file}", line {link.lineno}\n    {(link.text or "").strip()}\n')
         if lines:
             return "".join(["Traceback (most recent call last):\n", *lines, _last_line(error)])
     return None
+
+
+def _described(frame: traceback.FrameSummary, file: str) -> list[str]:
+    line = f"    {frame.line}\n" if frame.line else ""
+    return [f'  File "{file}", line {frame.lineno}, in {frame.name}\n', line]
 
 
 def _last_line(error: BaseException) -> str:
