@@ -133,6 +133,18 @@ def test_convolutions_of_all_forms_and_what_is_decomposed_are_taken(lowering: An
     assert any(op.startswith("aten._embedding_bag") for op in taken)
 
 
+class Greatest(nn.Module):
+    def forward(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        return x.scatter_reduce(0, index, x, "amax"), x.scatter_reduce(0, index, x, "sum")
+
+
+def test_of_reductions_by_index_sums_alone_are_taken(lowering: Any) -> None:
+    given = (torch.randn(4, 12), torch.zeros(4, 12, dtype=torch.int64))
+    lowered = lowering(export(Greatest(), given), [lowering.cuda(), lowering.PORTABLE])
+    assert why(lowered, "aten.scatter_reduce.two") == {NO_KERNEL}
+    assert lowered.taken("portable") == lowered.taken("cuda") == ["aten.scatter_reduce.two"]
+
+
 def test_control_flow_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
     lowered = lowering(programs["branch"].make()[0], [lowering.cuda(), lowering.PORTABLE])
     assert why(lowered, "higher_order.cond") == {CONTROL_FLOW}

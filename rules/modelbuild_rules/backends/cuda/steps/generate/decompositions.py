@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from modelbuild_rules.backends.cuda.steps.generate import convolutions
+from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 aten = torch.ops.aten
 
@@ -30,6 +31,13 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten._embedding_bag.default: embedding_bag,
         aten._embedding_bag_forward_only.default: embedding_bag,
     }
+
+
+def reduces(node: torch.fx.Node) -> bool:
+    """Return whether a node is no scatter_reduce, or one that becomes sums by index."""
+    if aten_operator(node.target) is not aten.scatter_reduce.two:
+        return True
+    return (node.args[4] if len(node.args) > 4 else node.kwargs["reduce"]) in ("sum", "mean")
 
 
 def scatter_mean(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
@@ -67,12 +75,15 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """Return aten._embedding_bag for sums (mode 0) and means (mode 1)."""
-    if mode == 2:
-        return NotImplemented
+    """Return aten._embedding_bag for sums (mode 0), means (mode 1) and maxima (mode 2)."""
     bags = offsets.shape[0] - int(include_last_offset)
     positions = torch.arange(indices.shape[0], device=indices.device, dtype=offsets.dtype)
     bag = torch.searchsorted(offsets[:bags], positions, right=True) - 1
+    if mode == 2:
+        inside = (bag == torch.arange(bags, device=bag.device).unsqueeze(1)) & (indices != padding_idx)
+        rows = torch.where(inside.unsqueeze(2), weight.index_select(0, indices), -torch.inf)
+        greatest = torch.where(inside.any(1, keepdim=True), rows.amax(1), 0)
+        return greatest, bag, inside.sum(1), torch.zeros_like(greatest, dtype=bag.dtype)
     used = (indices != padding_idx).to(weight.dtype)
     share = used if per_sample_weights is None else used * per_sample_weights
     rows = weight.index_select(0, indices) * share.unsqueeze(1)

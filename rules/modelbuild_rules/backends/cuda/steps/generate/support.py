@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
+from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions, reduces
 from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 EXCLUDED = "listed in exclude_ops"
@@ -74,6 +74,8 @@ def _refusal(node: torch.fx.Node) -> str:
     target = node.target if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "_op", None)
     if not isinstance(target, torch._ops.OpOverload):
         return ""
+    if not reduces(node):
+        return NO_KERNEL
     if str(target) in _UPSTREAM or aten_operator(node.target) in _made() | decompositions().keys():
         return ""
     return NO_KERNEL
