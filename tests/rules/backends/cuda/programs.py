@@ -264,11 +264,12 @@ class Denoised(nn.Module):
 
 
 class Sums(nn.Module):
-    """Sums by index, which Inductor leaves to libtorch."""
+    """Sums by index, and the maxima of bags, which Inductor leaves to libtorch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sums, self.means = nn.EmbeddingBag(8, 5), nn.EmbeddingBag(8, 5, mode="mean")
+        self.maxima = nn.EmbeddingBag(8, 5, mode="max", padding_idx=1)
 
     def forward(self, x: Tensor, i: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
         x = x / 2  # a partition's inputs are in the order of use
@@ -283,7 +284,23 @@ class Sums(nn.Module):
             torch.histc(x, 7),
             self.sums(i, counts[:3]),
             self.means(i.reshape(2, -1)),
+            self.maxima(i, counts[:3]),
         )
+
+
+class Cell(nn.Module):
+    """A recurrent net of few steps, and a cell in a loop. Their initial states are made of zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.cell = nn.LSTM(16, 16, batch_first=True), nn.LSTMCell(16, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps, _ = self.net(x)
+        state = (torch.zeros(x.shape[0], 32), torch.zeros(x.shape[0], 32))
+        for step in range(x.shape[1]):
+            state = self.cell(steps[:, step], state)
+        return state[0]
 
 
 class Larger(nn.Module):
@@ -404,6 +421,7 @@ PROGRAMS = {
     "attention_dynamic": Program(Attention, [(2, 32, 64)], 1e-5, dynamic=LENGTH),
     "norms": Program(Norms, [(2, 16, 16, 16)], 1e-5),
     "mixed": Program(Mixed, [(8, 40)], 1e-5, integers=[[5, 0, 7, 2]]),
+    "cell": Program(Cell, [(2, 3, 16)], 1e-5),
     "cache": Program(Cache, [(4, 8)], 1e-5, calls=3),
     "convolutions": Program(Convolutions, [(2, 4, 20)], 1e-5),
     "convolutions_3d": Program(Convolutions3d, [(1, 3, 4, 6, 5)], 1e-5),

@@ -1,4 +1,4 @@
-"""What writes a product's result in another order is not fused into the product, if the result is large."""
+"""What writes a product's large result in another order, and operands of equal values, are not fused into products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def operator(written: Any, columns: int = 320) -> Any:
         get_write_exprs=lambda: [written],
     )
     node = SimpleNamespace(get_numel=lambda: 8 * 4096 * columns, get_dtype=lambda: SimpleNamespace(itemsize=2))
-    return SimpleNamespace(get_nodes=lambda: [SimpleNamespace(_body=body, node=node)])
+    return SimpleNamespace(get_nodes=lambda: [SimpleNamespace(_body=body, node=node)], is_template=lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,20 @@ def test_what_is_fused(
     with V.set_graph_handler(graph):
         assert allowed("scheduler", producer, operator(written, columns), 7) is fused
     assert bool(asked) is fused
+
+
+@pytest.mark.parametrize(
+    ("template", "reads", "fused"),
+    [
+        (True, [ROWS_FIRST], True),
+        (True, [sympy.Integer(0), ROW], True),
+        (True, [], False),  # zeros
+        (True, [sympy.Integer(0)], False),  # a number
+        (False, [], True),
+    ],
+)
+def test_operands_that_are_fused(template: bool, reads: list[Any], fused: bool) -> None:
+    body = SimpleNamespace(iter_vars=[ROW, COLUMN], get_read_exprs=lambda: reads)
+    operand = SimpleNamespace(get_nodes=lambda: [SimpleNamespace(_body=body)], is_template=lambda: False)
+    allowed = epilogues.apart(lambda *_: True).__func__
+    assert allowed("scheduler", operand, SimpleNamespace(is_template=lambda: template), 7) is fused

@@ -19,7 +19,6 @@ class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
     on_gpu = True
-    unrolls = 0  # Inductor of torch 2.14.0 fails at the product of an initial state of zeros
 
     def prepare(self, program: Any) -> Any:
         """Rewrite complex numbers to pairs of real ones: the delegate has no complex tensors."""

@@ -1,8 +1,13 @@
-"""Keep large results of matrix products and convolutions apart from what writes them in another order.
+"""Keep operators apart from matrix products and convolutions if a common kernel would be slow, or would not compile.
 
 A template stores a tile row by row. An operator that is fused into it and exchanges rows and columns, as the one that
 makes [batch, channels, height, width] of a channels-last result, would write each element on its own; as a kernel of
-its own, it reads and writes whole lines. Uses private parts of torch; target_gpu.py lists them.
+its own, it reads and writes whole lines. It is kept apart if the result is large.
+
+An operand whose values are all equal, such as an initial state of zeros, has one dimension as a part of a template's
+kernel. Inductor of torch 2.14.0 broadcasts it to the two of the tile, which Triton refuses.
+
+Uses private parts of torch; target_gpu.py lists them.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ def apart(original: Callable[..., bool]) -> Callable[..., bool]:
     def allowed(scheduler: Any, producer: Any, operator: Any, score: int) -> bool:
         if producer.is_template() and _bytes(operator) >= LARGE and _exchanges(producer, operator):
             return False
+        if operator.is_template() and _is_uniform(producer):
+            return False
         return original(scheduler, producer, operator, score)
 
     return staticmethod(allowed)
@@ -32,6 +39,12 @@ def _bytes(operator: Any) -> int:
     hint = V.graph.sizevars.optimization_hint
     nodes = [each.node for each in operator.get_nodes()]
     return max((hint(each.get_numel()) * each.get_dtype().itemsize for each in nodes if each is not None), default=0)
+
+
+def _is_uniform(producer: Any) -> bool:
+    """Return whether an operator reads nothing that differs between its results."""
+    bodies = [each._body for each in producer.get_nodes() if getattr(each, "_body", None) is not None]
+    return all(index.free_symbols.isdisjoint(body.iter_vars) for body in bodies for index in body.get_read_exprs())
 
 
 def _exchanges(producer: Any, operator: Any) -> bool:

@@ -91,6 +91,7 @@ USED = (
     "torch._inductor.ir:FixedLayout",
     "torch._inductor.ir:Pointwise.create",
     "torch._inductor.loop_body:LoopBody.get_all_read_expr",
+    "torch._inductor.loop_body:LoopBody.get_read_exprs",
     "torch._inductor.loop_body:LoopBody.get_write_exprs",
     "torch._inductor.lowering:constant_boundary_condition",
     "torch._inductor.select_algorithm:SymbolicGridFn",
