@@ -7,6 +7,7 @@
 | searchsorted and bucketize of two types | the same of one type, which holds both |
 | bicubic interpolation with antialiasing | products with matrices of weights |
 | the questions of `torch._check` whether all or some values are true | `any` |
+| alias, such as a slice of everything | its tensor: the kernel of the copy refuses tensors in channels-last order |
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ def _of_one_type(sequence: Tensor, values: Any) -> tuple[Tensor, Tensor]:
     return sequence.to(kind), torch.full((), values, dtype=kind)
 
 
+def _alias(x: Tensor) -> Tensor:
+    return x
+
+
 def _is_all_true(x: Tensor) -> Any:
     return aten.logical_not(aten.any.default(aten.logical_not(x)))
 
@@ -103,6 +108,7 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten._is_any_true.default: _is_any_true,
     aten._upsample_bicubic2d_aa.default: bicubic,
     aten._upsample_bicubic2d_aa.vec: bicubic_of_sizes_or_factors,
+    aten.alias.default: _alias,
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
     aten.index_reduce.default: _index_reduce,
