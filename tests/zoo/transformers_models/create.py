@@ -42,6 +42,49 @@ OPTIONS = {
         "decoder_ffn_dim": 128,
         "vocab_size": 1000,
     },
+    "fnet": SMALL,
+    "albert": SMALL | {"embedding_size": 32, "vocab_size": 1000},
+    "deberta-v2": SMALL | {"vocab_size": 1000, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "mamba2": {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "vocab_size": 1000,
+        "num_heads": 8,
+        "head_dim": 16,
+        "state_size": 16,
+        "n_groups": 2,
+        "chunk_size": 16,
+    },
+    "lfm2": SMALL
+    | {
+        "num_key_value_heads": 2,
+        "vocab_size": 1000,
+        "layer_types": ["conv", "full_attention"],
+        "pad_token_id": 0,
+    },
+    "recurrent_gemma": SMALL
+    | {
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 1,
+        "lru_width": 64,
+        "vocab_size": 1000,
+        "attention_window_size": 16,
+    },
+    "moonshine": {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "encoder_num_hidden_layers": 2,
+        "decoder_num_hidden_layers": 2,
+        "encoder_num_attention_heads": 4,
+        "decoder_num_attention_heads": 4,
+        "vocab_size": 1000,
+    },
+    "swin2sr": {"image_size": 32, "embed_dim": 32, "depths": [2], "num_heads": [2], "window_size": 8},
+    "owlvit": {
+        "text_config": SMALL | {"vocab_size": 1000, "eos_token_id": 2},
+        "vision_config": SMALL | {"image_size": 64, "patch_size": 16},
+        "projection_dim": 64,
+    },
     "encodec": {
         "num_filters": 8,
         "hidden_size": 32,
@@ -90,6 +133,17 @@ def headed(model: str, head: str) -> nn.Module:
         backbone = dict(BACKBONES[model])
         options = HEADS[model] | {"backbone_config": CONFIG_MAPPING[backbone.pop("model_type")](**backbone)}
     return repeated(getattr(transformers, head)(CONFIG_MAPPING[model](**options)).eval())
+
+
+class Hidden(nn.Module):
+    """A decoder's last hidden state, without a cache."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self.model = create(model)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return self.model(input_ids, use_cache=False)[0]
 
 
 class Codec(nn.Module):
