@@ -11,6 +11,7 @@ from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
 from modelbuild_rules.backends.xnnpack.steps.progress import shown
+from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.partitions.compile import compile_partition, preprocess
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
 
@@ -29,5 +30,5 @@ def compile(
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
-    with needed_patterns(program), shown(progress):
+    with needed_patterns(program), shown(progress), computed_once():
         return preprocess(XnnpackBackend, program, specs)

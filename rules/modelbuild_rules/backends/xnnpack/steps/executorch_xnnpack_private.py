@@ -6,13 +6,15 @@ All of it was checked on the versions that program/steps/lowering/executorch_pri
 from __future__ import annotations
 
 PRIVATE = (
-    # Patched while a program is partitioned or compiled (partitioning.py, patterns.py, progress.py).
+    # Patched while a program is partitioned or compiled (grouping.py, partitioning.py, patterns.py, progress.py).
     "executorch.backends.xnnpack._passes:XNNPACKPassManager.transform",
     "executorch.backends.xnnpack._passes:_transform",
     "executorch.backends.xnnpack.xnnpack_preprocess:get_node_visitors",
     "executorch.backends.xnnpack.xnnpack_preprocess:serialize_xnnpack_binary",
     "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
     "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
+    "executorch.exir.backend.canonical_partitioners.group_partitioner:GroupBasedPartitioner._can_merge_partitions",
+    "executorch.exir.backend.canonical_partitioners.group_partitioner:_DependencyViewer",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
     # Called or overridden (partitioning.py, normalization.py, compile.py).
     "executorch.backends.transforms.utils:create_constant_placeholder",

@@ -26,6 +26,7 @@ from executorch.exir.backend.utils import WhyNoPartition
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
+from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
 from modelbuild_rules.backends.xnnpack.steps.normalization import with_weights
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
@@ -121,7 +122,8 @@ class _Partitioner(XnnpackPartitioner):
         return groups
 
     def generate_partitions(self, ep: Any) -> list[Any]:
-        found = super().generate_partitions(ep)
+        with merged_quickly():
+            found = super().generate_partitions(ep)
         return without_cycles(ep.graph, found, self.get_matched_nodes_from_configs(ep))
 
     def excludes(self, node: Any) -> bool:

@@ -18,6 +18,7 @@ CHECKED = {
 PRIVATE = (
     # Patched while a program is lowered (patches/).
     "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
+    "executorch.exir.backend.backend_api:create_submodule_from_nodes",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
     "executorch.exir.pass_base:_ExportPassBase._fx",

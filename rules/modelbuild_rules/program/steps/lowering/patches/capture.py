@@ -12,6 +12,7 @@ from executorch.exir._serialize.data_serializer import DataEntry
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
 from modelbuild_rules.program.steps.lowering.patches.arrange import arranged
+from modelbuild_rules.program.steps.lowering.patches.extraction import compiled_late
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
@@ -33,6 +34,7 @@ def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
     wanted = set(backend_ids)  # several classes may have one name
     with ExitStack() as stack:
         stack.enter_context(arranged())
+        stack.enter_context(compiled_late())
         for backend in [cls for cls in BackendDetails.__subclasses__() if cls.__name__ in wanted]:
             stack.enter_context(patch.object(backend, "preprocess", staticmethod(preprocess)))
             stack.enter_context(patch.object(backend, "preprocess_multimethod", each))
