@@ -170,10 +170,9 @@ def eager(name: str, mode: str = "eager") -> Callable[..., Any]:
     if name.endswith("int8"):
         quantize(module)
     module = module.cuda()
-    if mode == "compile":
-        return torch.compile(module, mode="reduce-overhead")
-    if mode == "eager":
-        return module
+    if mode in ("eager", "compile"):
+        call: Callable[..., Any] = torch.compile(module, mode="reduce-overhead") if mode == "compile" else module
+        return call
     token, position = torch.zeros(1, 1, dtype=torch.int64).cuda(), torch.zeros(1, dtype=torch.int64).cuda()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
