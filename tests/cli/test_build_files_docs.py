@@ -24,6 +24,7 @@ TABLES = {
     "Xnnpack": "xnnpack",
     "XnnpackQuantizer": "quantizer for XNNPACK",
     "CudaQuantizer": "quantizer for CUDA",
+    "TensorrtQuantizer": "quantizer for TensorRT",
     "HalfPrecision": "half precision",
     "Portable": "portable",
     "TestInputs": "cases",

@@ -97,6 +97,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "int4_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic", "weights": "int4"}]},
         "cuda_recipe": {"quantizers": [{"type": "cuda"}]},
         "half_recipe": {"quantizers": [{"type": "half"}]},
+        "tensorrt_recipe": {"quantizers": [{"type": "tensorrt"}]},
         "cuda_int4_recipe": {"quantizers": [{"type": "cuda", "weights": "int4"}]},
     },
     "quantized_model": {
@@ -107,6 +108,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "int4": {"model": ":model", "recipe": ":int4_recipe"},
         "for_cuda": {"model": ":model", "recipe": ":cuda_recipe"},
         "halved": {"model": ":model", "recipe": ":half_recipe"},
+        "for_tensorrt": {"model": ":model", "recipe": ":tensorrt_recipe", "calibration": ":data"},
         "int4_for_cuda": {"model": ":model", "recipe": ":cuda_int4_recipe"},
     },
     "kernel_library": {"kernels": KERNELS, "other_kernels": {**KERNELS, "operators": ["my_ops::shift"]}},
@@ -492,6 +494,19 @@ ROWS: Mapping[str, Row | None] = {
             ("quantization_recipe", "half_recipe", "quantizers", 0, name), value, {"halved#convert"}
         )
         for name, value in {"dtype": "bfloat16", "modules": ["head"], "exclude": ["head"]}.items()
+    },
+    **{
+        f"quantization_recipe.quantizers[](tensorrt).{name}": Row(
+            ("quantization_recipe", "tensorrt_recipe", "quantizers", 0, name),
+            value,
+            {f"for_tensorrt#{action}" for action in ("calibrate", "convert")},
+        )
+        for name, value in {
+            "observer": "min_max",
+            "operators": ["aten.linear.default"],
+            "modules": ["head"],
+            "exclude": ["head"],
+        }.items()
     },
     # A recipe without static ranges has no calibration.
     "quantization_recipe.quantizers[](xnnpack).mode": Row(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 
 from modelbuild.step import Step
 
@@ -68,7 +69,7 @@ class Partitioned:
 
 
 def partition(
-    module: nn.Module,
+    module: nn.Module | ExportedProgram,
     inputs: Sequence[torch.Tensor],
     folder: Path,
     *tables: Mapping[str, Any],
@@ -83,7 +84,9 @@ def partition(
     from modelbuild_rules.program.steps import partition as step
 
     torch.set_num_threads(1)
-    exported = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic)
+    exported = module
+    if isinstance(module, nn.Module):
+        exported = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic)
     for name in ("program", "weights", "residual", "partitions"):
         (folder / name).mkdir(parents=True)
     save_program(exported, folder / "program", folder / "weights")

@@ -1,24 +1,31 @@
-"""Quantized operators in a stack of TensorRT, then XNNPACK: each goes with its quantize and dequantize nodes."""
+"""Quantized operators: TensorRT takes those without zero points, with 8-bit weights in its engine. Others are left
+whole to the next backend, with their quantize and dequantize nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch import Tensor, nn
 
-from modelbuild_rules.program.steps.lowering.quantized import quantized
+from modelbuild_rules.backends.tensorrt.steps.engine import quantization
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
+from modelbuild_rules.program.steps.lowering.quantized import quantized as quantized_nodes
+from modelbuild_rules.program.steps.partitions.files import read_partition
+from tests.rules.quantization.conftest import Quantized, run_quantization
 
 OPS = torch.ops.quantized_decomposed
 
 
-def again(x: Tensor) -> Tensor:
+def again(x: Tensor, zero: int = 3) -> Tensor:
     """Quantize and dequantize."""
     return OPS.dequantize_per_tensor(
-        OPS.quantize_per_tensor(x, 0.1, 0, -128, 127, torch.int8), 0.1, 0, -128, 127, torch.int8
+        OPS.quantize_per_tensor(x, 0.1, zero, -128, 127, torch.int8), 0.1, zero, -128, 127, torch.int8
     )
 
 
@@ -46,6 +53,7 @@ def test_quantized_operators_are_left_whole(partition: Callable[..., Any], tmp_p
     assert {backend for op, backend in backends if op in ("aten.linear.default", "aten.relu.default")} == {"xnnpack"}
     assert {backend for op, backend in backends if "quantize" in op} == {"xnnpack"}
     assert made.why("aten.linear.default") == "it computes with quantized values"
+    assert made.why("quantized_decomposed.quantize_per_tensor.default") == "TensorRT has no zero points"
 
 
 def test_values_that_are_only_passed_on_stay_the_others(tmp_path: Path) -> None:
@@ -54,4 +62,78 @@ def test_values_that_are_only_passed_on_stay_the_others(tmp_path: Path) -> None:
             return torch.sin(again(torch.relu(again(torch.cos(x)))))
 
     graph = torch.export.export(Tail(), (torch.rand(2),)).graph
-    assert quantized(graph) == {"relu"}
+    assert quantized_nodes(graph) == {"relu"}
+
+
+SIZE = 512
+CHANNELS = 128
+SOURCE = f"""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = nn.Sequential(nn.Conv2d({CHANNELS}, {CHANNELS}, 3), nn.BatchNorm2d({CHANNELS}), nn.ReLU())
+        self.second = nn.Conv2d({CHANNELS}, {SIZE}, 3)
+        self.head = nn.Linear({SIZE}, {SIZE})
+
+    def forward(self, x):
+        return self.head(torch.relu(self.second(self.first(x))).mean((2, 3)))
+"""
+IMAGE = {"name": "x", "shape": [1, CHANNELS, 6, 6], "dtype": "float32", "range": None}
+WEIGHTS = CHANNELS * CHANNELS * 9 + CHANNELS * SIZE * 9 + SIZE * SIZE
+
+
+def quantize(folder: Path, **attributes: Any) -> Quantized:
+    """Return a model that the quantizer for TensorRT quantized."""
+    given = {"observer": "histogram", "operators": [], "modules": [], "exclude": []} | attributes
+    quantizing = "modelbuild_rules.backends.tensorrt.steps.quantizing"
+    table = {"kind": "tensorrt", "quantizing": quantizing, "attributes": given}
+    draw = np.random.default_rng(0)
+    samples = [{"x": draw.uniform(-1, 1, (1, CHANNELS, 6, 6)).astype(np.float32)} for _ in range(4)]
+    return run_quantization(folder, SOURCE, [table], samples, inputs=(IMAGE,))
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Quantized:
+    return quantize(tmp_path_factory.mktemp("quantized"))
+
+
+def test_a_recipe_for_tensorrt_quantizes_inputs_and_weights(quantized: Quantized) -> None:
+    program = quantized.program()
+    zeros = [node.args[2] for node in program.graph.nodes if "quantize_per_tensor" in str(node.target)]
+    assert zeros == [0] * 6
+    assert program.state_dict["first.0.weight_quantized"].dtype == torch.int8
+    x = torch.rand(1, CHANNELS, 6, 6) * 2 - 1
+    expected, found = quantized.before.program().module()(x), program.module()(x)
+    assert float((found - expected).abs().max() / expected.abs().max()) < 0.05
+
+
+def test_an_engine_has_weights_of_8_bits(
+    quantized: Quantized, partition: Callable[..., Any], compiled: Mapping[str, Any], tmp_path: Path
+) -> None:
+    made = partition(quantized.program(), (torch.rand(1, CHANNELS, 6, 6),), tmp_path / "made")
+    assert {node["backend"] for node in made.nodes} == {"tensorrt"}
+    (part,) = made.plan
+    program, _ = read_partition(made.folder / "partitions" / part["id"])
+    # Kernels' code takes less than the other three bytes of each weight.
+    assert WEIGHTS < build(program, compiled).plan.nbytes < 2 * WEIGHTS
+
+
+def test_layers_that_are_left_out_stay_in_floating_point(tmp_path: Path) -> None:
+    made = quantize(tmp_path, operators=["aten.linear.default"], observer="min_max")
+    state = made.program().state_dict
+    assert state["head.weight_quantized"].dtype == torch.int8
+    assert state["second.weight"].dtype == torch.float32
+
+
+def test_integers_do_not_leave_a_partition() -> None:
+    class Pair(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sin(again(torch.cos(x), 0))
+
+    graph = torch.export.export(Pair(), (torch.rand(2),)).graph
+    first, second = (node for node in graph.nodes if "quantize" in node.name)
+    assert quantization.apart(graph, [[first], [second]]) == dict.fromkeys(
+        (first.name, second.name), quantization.ALONE
+    )
+    assert quantization.apart(graph, [[first, second]]) == {}

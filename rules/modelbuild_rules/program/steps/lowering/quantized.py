@@ -20,19 +20,29 @@ def quantized(graph: torch.fx.Graph) -> set[str]:
     """Return the names of the ATen nodes that read quantized weights, or are between dequantize and quantize nodes,
     alone or with an activation."""
     values: set[torch.fx.Node] = set()  # dequantized
-    weights: set[torch.fx.Node] = set()
+    weights = of_weights(graph)
     found: dict[torch.fx.Node, None] = {}
     for node in graph.nodes:
-        read = set(node.all_input_nodes)
         if node.op != "call_function":
             continue
+        read = set(node.all_input_nodes)
         if _of_quantization(node, "dequantize"):
-            (values if node.all_input_nodes[0].op == "call_function" else weights).add(node)
-        elif read & weights or (read & (values | found.keys()) and _is_requantized(node)):
+            if node not in weights:
+                values.add(node)
+        elif read & weights.keys() or (read & (values | found.keys()) and _is_requantized(node)):
             found[node] = None
-        if _name(node) in _MOVES and read & weights:
-            weights.add(node)
     return {node.name for node in found}
+
+
+def of_weights(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
+    """Return the nodes that dequantize weights, and those that only move such values, each with the former."""
+    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in graph.nodes:
+        if _of_quantization(node, "dequantize") and node.all_input_nodes[0].op != "call_function":
+            found[node] = node
+        elif _name(node) in _MOVES and (moved := [found[each] for each in node.all_input_nodes if each in found]):
+            found[node] = moved[0]
+    return found
 
 
 def _is_requantized(node: torch.fx.Node) -> bool:

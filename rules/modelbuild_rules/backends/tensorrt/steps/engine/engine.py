@@ -15,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 
 from modelbuild.step import Progress, StepError, ignore_progress
+from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.plan import order_bindings
 from modelbuild_rules.backends.tensorrt.steps.engine.progress import progress_monitor
@@ -51,6 +52,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
     torch_tensorrt = import_torch_tensorrt(attributes["flavour"])
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import trt
 
+    quantization.register()
     settings = compilation_settings(attributes)
     builds_for = capability_setter(attributes["flavour"], attributes["compute_capabilities"], trt)
     metas = {node.name: node.meta for node in program.graph.nodes if node.op == "placeholder"}

@@ -29,16 +29,22 @@ class TensorrtPartitioner(Partitioner):
         self._failed_nodes = failed_nodes
         self._attributes = attributes
         self._settings = compilation_settings(attributes)
+        self._stored: dict[str, torch.Tensor] = {}
         self.refused: dict[str, str] = {}
 
     def ops_to_not_decompose(self, ep: Any) -> tuple[list[Any], None]:
+        """Decompose all operators, and keep the program's constants: executorch's program for `partition` has none."""
+        self._stored = {**ep.constants, **ep.state_dict}
         return [], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         program = exported_program
-        support = Support(program, self._settings)
+        support = Support(program, self._settings, self._stored)
         support.refused.update(self._failed_nodes)
-        partitions = large_enough(proposed(program, support), support, self._attributes["min_block_size"])
+        support.leave_whole()
+        while support.refuse_apart(found := proposed(program, support)):
+            pass
+        partitions = large_enough(found, support, self._attributes["min_block_size"])
         self.refused = support.refused
         if self._attributes["require_full_compilation"]:
             _require_all(program, partitions, support)

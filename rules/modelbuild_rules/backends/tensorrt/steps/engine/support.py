@@ -19,10 +19,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_graph
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
-from modelbuild_rules.program.steps.lowering.quantized import QUANTIZED, quantized
 from modelbuild_rules.program.steps.lowering.rewrites.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"
@@ -37,11 +37,16 @@ SCALAR = "computes with numbers that are not sizes"
 class Support(OperatorSupportBase):
     """Decides on the nodes of one program; `refused` has the reason for each node not taken, by name."""
 
-    def __init__(self, program: ExportedProgram, settings: Any) -> None:
+    def __init__(
+        self, program: ExportedProgram, settings: Any, stored: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        """`stored` has constants by name, if the program's have no values."""
         from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
         # The registry's settings are global, so a process compiles one program only.
         DYNAMO_CONVERTERS.set_compilation_settings(settings)
+        quantization.register()
+        self._constant = quantization.constants_of(program, stored or {})
         self._converters = DYNAMO_CONVERTERS
         self._settings = settings
         self._table = decompositions(settings)
@@ -57,8 +62,19 @@ class Support(OperatorSupportBase):
                 why = self._why_not(self._aten[node.name])
                 if why:
                     self.refused[node.name] = why
-        for name in quantized(graph):
-            self.refused.setdefault(name, QUANTIZED)
+        self._graph = graph
+        self.leave_whole()
+
+    def leave_whole(self) -> None:
+        """Refuse nodes that have to go with refused ones: operators on quantized values, and what quantizes these."""
+        self.refused.update(quantization.left_whole(self._graph, self.refused))
+
+    def refuse_apart(self, partitions: list[list[torch.fx.Node]]) -> bool:
+        """Refuse nodes whose int8 values would leave their partition, and return whether there are any."""
+        found = quantization.apart(self._graph, partitions)
+        self.refused.update(found)
+        self.leave_whole()
+        return bool(found)
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: torch.fx.Node) -> bool:
         return node.op == "call_function" and node.name in self._aten and node.name not in self.refused
@@ -71,6 +87,8 @@ class Support(OperatorSupportBase):
     def _why_not(self, node: torch.fx.Node) -> str:
         if node.target is operator.getitem:
             return ""
+        if quantization.is_quantization(node):
+            return quantization.problem(node, self._constant)
         if not isinstance(node.target, torch._ops.OpOverload) and not on_sizes(node):
             return NO_CONVERTER if _tensors(node) else SCALAR
         values = [value for each in (node, *node.all_input_nodes) for value in values_of(each)]
