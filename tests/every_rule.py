@@ -180,6 +180,13 @@ PACKAGE: dict[str, Any] = {
                 {"type": "xnnpack", "mode": "dynamic", "weights": "int4", "group_size": 32},
                 {"type": "half", "dtype": "bfloat16", "modules": ["m"], "exclude": ["m.n"]},
                 {"type": "cuda", "weights": "int4", "group_size": 32, "modules": ["m"], "exclude": ["m.n"]},
+                {
+                    "type": "tensorrt",
+                    "observer": "min_max",
+                    "operators": ["aten.linear.default"],
+                    "modules": ["m"],
+                    "exclude": ["m.n"],
+                },
             ],
         }
     ],

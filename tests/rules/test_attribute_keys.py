@@ -89,6 +89,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
     "dataset": {
         "data": {"files": {name: ["example.npy"] for name in "xyz"}},
         "archived": {"archives": ["one.npz"]},
+        "archived_for_tensorrt": {"archives": ["one.npz"]},
         "generated": GENERATED,
     },
     "quantization_recipe": {
@@ -108,7 +109,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "int4": {"model": ":model", "recipe": ":int4_recipe"},
         "for_cuda": {"model": ":model", "recipe": ":cuda_recipe"},
         "halved": {"model": ":model", "recipe": ":half_recipe"},
-        "for_tensorrt": {"model": ":model", "recipe": ":tensorrt_recipe", "calibration": ":data"},
+        "for_tensorrt": {"model": ":model", "recipe": ":tensorrt_recipe", "calibration": ":archived_for_tensorrt"},
         "int4_for_cuda": {"model": ":model", "recipe": ":cuda_int4_recipe"},
     },
     "kernel_library": {"kernels": KERNELS, "other_kernels": {**KERNELS, "operators": ["my_ops::shift"]}},
