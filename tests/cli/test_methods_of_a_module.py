@@ -167,6 +167,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     ended = module.run("quantize-report", "//:quantized", "--method=embed", "--json")
     assert (ended.code, [each["name"] for each in ended.json["layers"]]) == (0, ["backbone"]), ended.err
     assert (ended.json["target"], ended.json["method"]) == ("//:quantized", "embed")
+    ended = module.run("quantize-report", "//:quantized", "--method=embed")
+    assert ended.out.startswith("//:quantized, method embed: error "), ended.out
     for arguments, problem in {
         (): "//:quantized has several methods; expected --method with one of: classify, embed",
         ("--method=embod",): "no method 'embod'; methods: classify, embed; did you mean 'embed'?",

@@ -70,6 +70,7 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
     if request.json:
         click.echo(json.dumps({**report, "target": label, "method": method or "forward"}))
         return code
-    for line in lines(report, label, layers):
+    named = f"{label}, method {method}" if method else label
+    for line in lines(report, named, layers):
         click.echo(one_line(line))
     return code
