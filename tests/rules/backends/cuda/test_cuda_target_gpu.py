@@ -85,6 +85,22 @@ def test_everything_is_put_back() -> None:
     assert before == after
 
 
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_small_products_are_of_tf32_too(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor leaves those out, which would be computed without tensor cores: the fp32 that means three of TF32 is
+    not set for this precision."""
+    import triton
+    from torch._inductor.heuristics.template.triton import CUDAMMTemplateConfigHeuristic
+
+    monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32" if precision == "tf32" else "ieee")
+    given = GPUS[90], Chooser(GPUS[90], Tuning()), lambda k: None, lambda *_, **__: []
+    with replaced.target_gpu(*given, precision=precision):
+        options = CUDAMMTemplateConfigHeuristic().get_extra_kwargs(object(), "mm")
+        tensor_cores = options["ALLOW_TF32"] or triton.knobs.language.fp32_default == "tf32x3"
+    assert options == {"ALLOW_TF32": precision == "tf32"}
+    assert tensor_cores
+
+
 def test_one_gpu_stands_for_several() -> None:
     assert common_gpu([90]) == GPUS[90]
     several = common_gpu([89, 80])

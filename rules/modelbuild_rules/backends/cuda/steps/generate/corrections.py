@@ -34,6 +34,7 @@ def corrections() -> Iterator[tuple[Any, str, Any]]:
 
     yield select_algorithm, "PartialRender", _without_false_hints(select_algorithm.PartialRender)
     yield heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles
+    yield heuristics.MMTemplateConfigMixin, "get_extra_kwargs", _with_tf32
     yield InductorChoices, "can_fuse_vertical", apart(InductorChoices.can_fuse_vertical)
     for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
         corrected = _with_atomic_int64(getattr(utils, name))
@@ -58,6 +59,12 @@ def _with_small_tiles(self: Any) -> Any:
 
     small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
     return partial(self.preprocess_mm_configs, configs=[*self.conv_configs, *small], op_name="conv")
+
+
+def _with_tf32(self: Any, kernel_inputs: Any, op_name: str) -> dict[str, Any]:
+    """Return more options of a product's template. Inductor takes TF32 for large products alone, as cuBLAS does; the
+    others would be computed without tensor cores, at a fifteenth of the speed."""
+    return {"ALLOW_TF32": torch.backends.cuda.matmul.fp32_precision == "tf32"}
 
 
 def _with_atomic_int64(original: Callable[..., bool]) -> Callable[..., bool]:

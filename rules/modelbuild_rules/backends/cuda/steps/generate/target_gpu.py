@@ -63,6 +63,7 @@ PATCHED = (
     "torch._inductor.graph:is_same_tensor",
     # Lowerings (lowerings/), and corrections (corrections.py).
     "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
+    "torch._inductor.heuristics.template.triton:MMTemplateConfigMixin.get_extra_kwargs",
     "torch._inductor.select_algorithm:PartialRender",
     "torch._inductor.choices:InductorChoices.can_fuse_vertical",
     "torch._inductor.lowering:lowerings",
