@@ -22,8 +22,11 @@ class Net(nn.Module):
         self.backbone = nn.Linear(8, 8)
         self.head = nn.Linear(8, 3)
 
-    def embed(self, x):
+    def forward(self, x):
         return torch.relu(self.backbone(x))
+
+    def embed(self, x):
+        return self(x)  # a method may call the module
 
     def classify(self, x, scale):
         return self.head(self.embed(x)) * scale

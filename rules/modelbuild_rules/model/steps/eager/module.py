@@ -70,7 +70,20 @@ def _call_method(module: torch.nn.Module, params: ModelParams) -> None:
     if not inspect.ismethod(method):
         own = [key for key, each in vars(type(module)).items() if inspect.isfunction(each) and not key.startswith("_")]
         raise StepError(f"{params['entry']} has no method '{name}'{did_you_mean(name, own)}")
-    module.forward = MethodType(_named_forward(method.__func__), module)
+    module.forward = MethodType(_in_place_of_forward(_named_forward(method.__func__)), module)
+
+
+def _in_place_of_forward(function: Any) -> Any:
+    """Return a function for a module's attribute `forward` that calls another one, which calls the module as before."""
+
+    def forward(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        replaced = vars(module).pop("forward")
+        try:
+            return function(module, *args, **kwargs)
+        finally:
+            module.forward = replaced
+
+    return update_wrapper(forward, function)
 
 
 def _named_forward(function: Any) -> Any:
