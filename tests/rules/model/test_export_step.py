@@ -220,6 +220,13 @@ class TestWeights:
         save_file(weights, tmp_path / "w.safetensors")
         assert refusal(LINEAR, files={"weights.": (tmp_path / "w.safetensors",)}) == message
 
+    def test_one_name_of_a_tied_weight_is_enough(self, export: Callable[..., Any], tmp_path: Path) -> None:
+        """Files of transformers have tied weights once."""
+        tied = LINEAR.replace("nn.Linear(4, 2)\n", "nn.Linear(4, 2)\n        self.second = self.head\n")
+        save_file(state(), tmp_path / "w.safetensors")
+        program = export(tied, files={"weights.": (tmp_path / "w.safetensors",)}).program()
+        assert torch.equal(program.state_dict["head.weight"], state()["head.weight"])
+
     def test_missing_ones_may_keep_their_initial_values(self, export: Callable[..., Any], tmp_path: Path) -> None:
         weights = {key: value for key, value in state().items() if not key.startswith("head")}
         save_file(weights, tmp_path / "w.safetensors")

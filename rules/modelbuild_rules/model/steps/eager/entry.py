@@ -66,8 +66,8 @@ def _check_kwargs(function: Any, entry: str, kwargs: Mapping[str, Any]) -> None:
 
 
 def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missing: bool) -> None:
-    """Load state dicts into a module, each under its prefix. Raises StepError for unknown or duplicate keys, wrong
-    shapes and, unless allowed, missing keys."""
+    """Load state dicts into a module, each under its prefix. Of names for one tensor, such as tied weights, one is
+    enough. Raises StepError for unknown or duplicate keys, wrong shapes and, unless allowed, missing keys."""
     if not files:
         return
     state: dict[str, torch.Tensor] = {}
@@ -87,7 +87,9 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
         if state[key].shape != expected[key].shape:
             shapes = f"{list(state[key].shape)} in the file, {list(expected[key].shape)} in the module"
             raise StepError(f"{origin[key]}: '{key}' has the wrong shape: {shapes}")
-    missing = [key for key in expected if key not in state]
+    tensors = module.state_dict(keep_vars=True)
+    given = {id(tensors[key]) for key in state}
+    missing = [key for key in expected if id(tensors[key]) not in given]  # tied parameters are one tensor
     if missing and not allow_missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StepError(f"no weights for '{missing[0]}'{more}; allow_missing = true keeps initial values")
