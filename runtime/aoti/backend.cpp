@@ -1,6 +1,7 @@
 // The CUDA delegate: AOTInductor's libraries in the layout that executorch 1.4.1's CudaBackend writes. The blob is
 // "<key of the library>\n<key of the weights>", keys of the program's named data; an empty blob means the keys
-// <method>_so_blob and <method>_weights_blob.
+// <method>_so_blob and <method>_weights_blob. A part of a program with several methods has the blob
+// "<key of the library>\n\n<key of the list of constants>" (constants.hpp), which other delegates refuse.
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 
@@ -34,14 +35,19 @@ std::string newer_layout(const er::FreeableBuffer& processed) {
 bool read_keys(const er::FreeableBuffer& processed, const std::string& method, Keys* keys) {
   if (processed.size() == 0) {
     const std::string prefix = method.empty() ? "" : method + "_";
-    *keys = {prefix + "so_blob", prefix + "weights_blob"};
+    *keys = {prefix + "so_blob", prefix + "weights_blob", ""};
     return true;
   }
   const std::string text(static_cast<const char*>(processed.data()), processed.size());
   const std::size_t newline = text.find('\n');
-  if (newline == std::string::npos || newline == 0 || text.find('\n', newline + 1) != std::string::npos) return false;
-  *keys = {text.substr(0, newline), text.substr(newline + 1)};
-  return true;
+  if (newline == std::string::npos || newline == 0) return false;
+  const std::size_t second = text.find('\n', newline + 1);
+  if (second == std::string::npos) {
+    *keys = {text.substr(0, newline), text.substr(newline + 1), ""};
+    return true;
+  }
+  *keys = {text.substr(0, newline), "", text.substr(second + 1)};
+  return second == newline + 1 && !keys->constants.empty() && keys->constants.find('\n') == std::string::npos;
 }
 
 // Reads "cuda:1"; "" and "cuda" are the first GPU.
@@ -79,9 +85,13 @@ class Backend final : public er::BackendInterface {
       return Error::InvalidProgram;
     }
     const char* method = context.get_method_name();
+    Owner owner;
+    if (const auto program = context.get_runtime_spec<int>("modelbuild_program"); program.ok()) {
+      owner = {*program, context.get_runtime_spec<int>("modelbuild_module").get()};
+    }
     std::unique_ptr<Part> part;
     const Error error =
-        Part::load(keys, *context.get_named_data_map(), device, method == nullptr ? "?" : method, &part);
+        Part::load(keys, *context.get_named_data_map(), device, method == nullptr ? "?" : method, owner, &part);
     if (error != Error::Ok) return error;
     processed->Free();
     return part.release();

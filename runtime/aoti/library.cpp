@@ -73,6 +73,8 @@ Error Library::load(const void* bytes, std::size_t size, std::unique_ptr<Library
                         find(&library->constant_count, "AOTInductorModelContainerGetNumConstants") &&
                         find(&library->set_constants, "AOTInductorModelUpdateConstantsFromBlob") &&
                         find(&library->run, "AOTInductorModelContainerRunSingleThreaded");
+  library->create_with_constants = reinterpret_cast<decltype(library->create_with_constants)>(
+      ::dlsym(library->handle_, "AOTInductorModelContainerCreateWithExternalConstants"));
   if (!complete) return Error::DelegateInvalidCompatibility;
   *result = std::move(library);
   return Error::Ok;

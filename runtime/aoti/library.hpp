@@ -23,6 +23,9 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   AotiError (*create)(Container**, std::size_t models, const char* device, const char* cubin_dir) = nullptr;
+  // The same with constants of the caller's, which the container does not copy; nullptr if the library lacks it.
+  AotiError (*create_with_constants)(Container**, std::size_t models, const char* device, const char* cubin_dir,
+                                     const NamedTensor* constants, std::size_t count) = nullptr;
   AotiError (*destroy)(Container*) = nullptr;
   AotiError (*input_count)(Container*, std::size_t*) = nullptr;
   AotiError (*output_count)(Container*, std::size_t*) = nullptr;

@@ -14,11 +14,6 @@ namespace {
 
 using executorch::runtime::etensor::Tensor;
 
-struct Delete {
-  void operator()(AotiTensor* tensor) const { aoti_torch_delete_tensor_object(tensor); }
-};
-using Owned = std::unique_ptr<AotiTensor, Delete>;
-
 std::vector<std::int64_t> strides_of(const Tensor& tensor) {
   const auto strides = tensor.strides();
   return {strides.begin(), strides.end()};
@@ -73,7 +68,7 @@ void release_kept_memory(int device) {
 
 }  // namespace
 
-Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method,
+Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method, const Owner& owner,
                  std::unique_ptr<Part>* result) {
   static std::atomic<int> loaded{0};
   if (const std::string missing = cuda::missing_device(device); !missing.empty()) {
@@ -95,19 +90,38 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
   if (const Error error = Library::load(bytes->data(), bytes->size(), &part->library_); error != Error::Ok)
     return error;
   bytes->Free();
-  const std::string where = "cuda:" + std::to_string(device);
-  if (part->library_->create(&part->container_, 1, where.c_str(), nullptr) != 0) {
-    ET_LOG(Error, "%s: the compiled library does not start on %s", part->name_.c_str(), where.c_str());
-    return Error::DelegateInvalidCompatibility;
-  }
+  if (const Error error = part->create(keys, data, owner); error != Error::Ok) return error;
   if (part->library_->input_count(part->container_, &part->inputs_) != 0 ||
       part->library_->output_count(part->container_, &part->outputs_) != 0) {
     return Error::DelegateInvalidCompatibility;
   }
-  if (const Error error = part->load_weights(keys.weights, data); error != Error::Ok) return error;
+  if (keys.constants.empty()) {
+    if (const Error error = part->load_weights(keys.weights, data); error != Error::Ok) return error;
+  }
   part->io_ = std::make_unique<cuda::DeviceIo>(part->name_, device, part->inputs_ + part->outputs_);
   *result = std::move(part);
   return Error::Ok;
+}
+
+// Makes the container, with the constants that it has in common with others, if any.
+Error Part::create(const Keys& keys, const NamedDataMap& data, const Owner& owner) {
+  const std::string where = "cuda:" + std::to_string(device_);
+  AotiError made = 0;
+  if (keys.constants.empty()) {
+    made = library_->create(&container_, 1, where.c_str(), nullptr);
+  } else {
+    if (library_->create_with_constants == nullptr) {
+      ET_LOG(Error, "%s: the compiled library takes no constants of others", name_.c_str());
+      return Error::DelegateInvalidCompatibility;
+    }
+    const Error error = Constants::load(keys.constants, data, device_, owner, name_, &constants_);
+    if (error != Error::Ok) return error;
+    const std::vector<NamedTensor> tensors = constants_->tensors();
+    made = library_->create_with_constants(&container_, 1, where.c_str(), nullptr, tensors.data(), tensors.size());
+  }
+  if (made == 0) return Error::Ok;
+  ET_LOG(Error, "%s: the compiled library does not start on %s", name_.c_str(), where.c_str());
+  return Error::DelegateInvalidCompatibility;
 }
 
 // Copies the weights from the mapped file to the GPU, without a copy on the host.
@@ -154,14 +168,14 @@ Error Part::run(Span<EValue*> arguments) {
   std::vector<AotiTensor*> inputs;
   Error error = wrap_inputs(arguments, &inputs);
   if (error != Error::Ok) {
-    for (AotiTensor* tensor : inputs) Delete()(tensor);
+    for (AotiTensor* tensor : inputs) DeleteTensor()(tensor);
     io_->abandon();
     return error;
   }
   std::vector<AotiTensor*> raw(outputs_, nullptr);
   const AotiError ran =
       library_->run(container_, inputs.data(), inputs_, raw.data(), outputs_, static_cast<void*>(stream), nullptr);
-  const std::vector<Owned> outputs(raw.begin(), raw.end());
+  const std::vector<OwnedTensor> outputs(raw.begin(), raw.end());
   if (ran != 0) {
     ET_LOG(Error, "%s: its compiled code failed", name_.c_str());
     error = Error::Internal;

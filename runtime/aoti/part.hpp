@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "constants.hpp"
 #include "device_io.hpp"
 #include "library.hpp"
 
@@ -23,13 +24,14 @@ using executorch::runtime::Span;
 struct Keys {
   std::string library;
   std::string weights;
+  std::string constants;  // of the list of constants; then `weights` is empty
 };
 
 class Part {
  public:
   // Logs the reason of a failure to ExecuTorch's log.
   static Error load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method,
-                    std::unique_ptr<Part>* part);
+                    const Owner& owner, std::unique_ptr<Part>* part);
   ~Part();
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
@@ -40,6 +42,7 @@ class Part {
 
  private:
   Part() = default;
+  Error create(const Keys& keys, const NamedDataMap& data, const Owner& owner);
   Error load_weights(const std::string& key, const NamedDataMap& data);
   Error wrap_inputs(Span<EValue*> arguments, std::vector<AotiTensor*>* tensors);
   Error take_output(AotiTensor* from, std::size_t slot, EValue* argument, cudaStream_t stream);
@@ -47,6 +50,7 @@ class Part {
   std::string name_;
   int device_ = 0;
   std::unique_ptr<Library> library_;
+  std::unique_ptr<Constants> constants_;  // destroyed after the container, which reads them
   Container* container_ = nullptr;
   std::size_t inputs_ = 0;
   std::size_t outputs_ = 0;

@@ -14,6 +14,12 @@ using AotiError = std::int32_t;  // 0 is success
 struct Container;
 struct AotiTensor;
 
+// A constant of a library (AOTInductorConstantMapEntry of torch's aoti_runtime/interface.h).
+struct NamedTensor {
+  const char* name;
+  AotiTensor* tensor;
+};
+
 // Makes the shims' symbols visible to libraries that are loaded later. Called once before the first.
 executorch::runtime::Error expose_shims();
 
@@ -31,6 +37,7 @@ modelbuild::aoti::AotiError aoti_torch_get_sizes(modelbuild::aoti::AotiTensor* t
 modelbuild::aoti::AotiError aoti_torch_get_strides(modelbuild::aoti::AotiTensor* tensor, std::int64_t** strides);
 modelbuild::aoti::AotiError aoti_torch_get_dtype(modelbuild::aoti::AotiTensor* tensor, std::int32_t* dtype);
 std::int32_t aoti_torch_device_type_cuda(void);
+std::int32_t aoti_torch_device_type_cpu(void);
 }
 
 namespace executorch::backends::cuda {

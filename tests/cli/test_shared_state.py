@@ -125,7 +125,7 @@ compute_capability = ["8.6"]
 [[pte_program]]
 name = "on_gpu"
 methods = { write = ":net", add = ":net" }
-stack = ":gpu_stack"
+stacks = { write = ":gpu_stack", add = ":stack" }
 device = ":gpu"
 """
 
@@ -229,7 +229,7 @@ def test_a_state_inside_a_partition_is_one_line_before_anything_is_compiled(work
     ended = other.run("build", "//:on_gpu", "--jobs=2")
     assert ended.code == 1
     (error,) = [line for line in ended.err.splitlines() if line.startswith("error: ")]
-    assert "changes the buffer 'cache' inside a partition, whose state ExecuTorch keeps for this partition" in error
+    assert "method 'write' changes the buffer 'cache' in cuda:0, inside a partition, and method 'add' uses it" in error
 
 
 def test_a_program_without_state_is_as_before(workspace: Any, tmp_path: Path) -> None:

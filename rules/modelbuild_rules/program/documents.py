@@ -122,6 +122,9 @@ class PartitionFacts(TypedDict, total=False):
     requires: NeededLibrary
     """The library that it needs besides the runtime."""
 
+    state: list[str]
+    """Buffers that it changes in common with the other methods of its module, by qualified name."""
+
 
 class ProcessedBlob(TypedDict):
     """The facts that identify a delegate's blob in a .pte."""
@@ -182,6 +185,9 @@ class MethodState(TypedDict):
     inside: list[str]
     """Those of `changed` that a partition changes, which keeps them for itself."""
 
+    common: dict[str, str]
+    """Those of `changed` that a partition changes, which has them in common with others in this memory, as "cuda:0"."""
+
     read: list[str]
     """The others."""
 
@@ -237,6 +243,9 @@ class Manifest(TypedDict):
 
     shared_state: NotRequired[bool]
     """True if buffers that methods change are in one arena, number 2, whose memory all methods have in common."""
+
+    modules: NotRequired[Mapping[str, int]]
+    """The number of each method's module, if partitions have state: those of one module have it in common."""
 
     parts: NotRequired[list[ManifestPart]]
     kernels: NotRequired[list[ManifestKernels]]

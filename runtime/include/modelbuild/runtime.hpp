@@ -157,7 +157,8 @@ struct Description {
   std::map<std::string, std::string> versions;  // of the packages that lowered the program
   std::vector<Part> parts;
   std::vector<KernelLibrary> kernels;
-  bool shared_state = false;  // its methods have one state, which is loaded with the first run of any of them
+  bool shared_state = false;           // its methods have one state, which is loaded with the first run of any of them
+  std::map<std::string, int> modules;  // the module of each method whose delegates share a state with others
 
   MODELBUILD_API const MethodDescription& method(std::string_view name) const;  // "": see run(); throws Error
   MODELBUILD_API std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it

@@ -1,6 +1,7 @@
 // A loaded program and its runs.
 #include <executorch/extension/module/module.h>
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -13,6 +14,22 @@
 #include "method/profiler.hpp"
 
 namespace modelbuild {
+
+namespace {
+
+int next_number() {
+  static std::atomic<int> last{0};
+  return ++last;
+}
+
+// Methods that the manifest names have a state in common with others of their module. Any other is alone.
+int module_of(const Description& description, const MethodDescription& method) {
+  const auto known = description.modules.find(method.name);
+  return known != description.modules.end() ? known->second
+                                            : -1 - static_cast<int>(&method - description.methods.data());
+}
+
+}  // namespace
 
 struct Program::State {
   explicit State(SignedFiles found) : files(std::move(found)) {}
@@ -27,6 +44,7 @@ struct Program::State {
   std::map<std::string, Graphs, std::less<>> graphs;      // destroyed before `module`: they use its delegates
   Transfers transfers;
   GraphCounts graph_counts;
+  int number = next_number();  // among those that this process loads
 
   std::vector<Value> run(const MethodDescription& method, std::span<const Tensor> inputs, const RunOptions& options,
                          std::optional<Graphs::Key> key);
@@ -36,7 +54,9 @@ struct Program::State {
 // Methods that share a state are loaded together: loading one sets its initial state.
 LoadedMethod& Program::State::loaded(const MethodDescription& method) {
   const auto load = [this](const MethodDescription& each, SharedState* state) -> LoadedMethod& {
-    return methods.try_emplace(each.name, module.get(), each, description.path, profiler.get(), state).first->second;
+    const Owner owner{number, module_of(description, each)};
+    return methods.try_emplace(each.name, module.get(), each, description.path, owner, profiler.get(), state)
+        .first->second;
   };
   if (!description.shared_state) return load(method, nullptr);
   for (const MethodDescription& each : description.methods) load(each, &shared);

@@ -49,6 +49,7 @@ std::string read_contents(std::string_view manifest, Description* description) {
     if (has(found, "kernels")) {
       for (const Json& each : found.at("kernels")) description->kernels.push_back(kernel_library(each));
     }
+    if (has(found, "modules")) description->modules = found.at("modules").get<std::map<std::string, int>>();
     if (has(found, "shared_state")) description->shared_state = found.at("shared_state").get<bool>();
     return has(found, "signature") ? found.at("signature").dump() : "";
   } catch (const Json::exception& error) {

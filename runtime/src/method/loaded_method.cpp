@@ -1,5 +1,6 @@
 #include "method/loaded_method.hpp"
 
+#include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/platform/log.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ std::vector<std::int64_t> largest(const Port& port) {
 
 }  // namespace
 
-LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program,
+LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program, Owner owner,
                            er::EventTracer* profiler, SharedState* shared)
     : module_(module), described_(described), program_(std::move(program)) {
   forget_error();
@@ -57,7 +58,12 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   if (DeviceServices* services = device_services()) queue_ = services->make_queue();
   // The queue is also entered while delegates initialize, so that their work is complete on return.
   Entered entered(queue_.get(), {});
-  check(module_->load_method(described_.name, arenas_->allocator(), profiler));
+  er::BackendOptions<2> owned;
+  check(owned.set_option("modelbuild_program", owner.program));
+  check(owned.set_option("modelbuild_module", owner.module));
+  er::LoadBackendOptionsMap options;
+  for (const DelegateInfo& each : described_.delegates) check(options.set_options(each.backend.c_str(), owned.view()));
+  check(module_->load_method(described_.name, arenas_->allocator(), profiler, &options));
   entered.leave();
   direct_ = std::make_unique<DirectInputs>(module_, described_);
 }

@@ -17,12 +17,18 @@
 
 namespace modelbuild {
 
+// The loaded program of a method, and the module of it: numbers by which delegates know what is in common.
+struct Owner {
+  int program = 0;
+  int module = 0;
+};
+
 // Must outlive its module, whose method points into its arenas. All functions throw Error.
 class LoadedMethod {
  public:
   // With a profiler, which must outlive the module, it records the runs. A shared state must outlive the module, too.
   LoadedMethod(executorch::extension::Module* module, const MethodDescription& described, std::string program,
-               executorch::runtime::EventTracer* profiler = nullptr, SharedState* shared = nullptr);
+               Owner owner, executorch::runtime::EventTracer* profiler = nullptr, SharedState* shared = nullptr);
 
   // A run: set inputs and outputs in the queue, execute the method, get the outputs. `given` must be checked before.
   void set_inputs(std::span<const Tensor> given);

@@ -163,17 +163,26 @@ def test_the_delegation_names_methods(together: Callable[..., Path], lowered: Ca
     ("state", "problem"),
     [
         (
-            {"changed": ["cache"], "inside": ["cache"], "read": []},
+            {"changed": ["cache"], "inside": ["cache"], "common": {}, "read": []},
             "'one' changes the buffer 'cache' inside a partition",
         ),
         (
-            {"changed": [], "inside": [], "read": ["cache"]},
+            {"changed": [], "inside": [], "common": {}, "read": ["cache"]},
             "'two' changes the buffer 'cache', and method 'one' only reads",
+        ),
+        (
+            {"changed": ["kept"], "inside": [], "common": {"kept": "cuda:1"}, "read": []},
+            "'one' changes the buffer 'kept' in cuda:1, inside a partition, and method 'two' uses it in cuda:0;",
+        ),
+        (
+            {"changed": ["cache"], "inside": [], "common": {"cache": "cuda:0"}, "read": []},
+            "'one' changes the buffer 'cache' in cuda:0, inside a partition, and method 'two' uses it outside of",
         ),
     ],
 )
 def test_a_buffer_that_methods_cannot_share(state: Any, problem: str) -> None:
-    other: Any = {"changed": ["cache", "more"], "inside": ["more"], "read": []}
+    other: Any = {"changed": ["cache", "kept", "more"], "inside": ["more"], "common": {"kept": "cuda:0"}, "read": []}
     with pytest.raises(StepError, match=problem):
         plan.check_states(["one", "two"], [0, 0], [state, other])
     plan.check_states(["one", "two"], [0, 1], [state, other])
+    plan.check_states(["one", "two"], [0, 0], [other, {**other, "inside": [], "changed": ["cache", "kept"]}])

@@ -338,6 +338,8 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
     broken      the library is invalid
     newer       the weights are in a layout of executorch 1.5.1
     keyless     the blob names no weights
+    listed, state  the blob names a list of constants, as in a program with several methods; `state` is changed
+    damaged_list, lacking_list, longer_list  the list is cut off, or names data or a constant that is not there
     """
     import numpy as np
     from executorch.exir._serialize._named_data_store import NamedDataStore
@@ -345,7 +347,7 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
 
     plain = (fakes / "libfake_aoti.so").read_bytes()
     transposed = (fakes / "libfake_aoti_transposed.so").read_bytes()
-    content = [b""]
+    content = [b"", b""]
     blob = [b""]
 
     class CudaBackend(BackendDetails):  # found by the name of its class
@@ -354,6 +356,7 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
             store = NamedDataStore()
             store.add_named_data("library", content[0], 1, None)
             store.add_named_data("weights", np.float32(3).tobytes(), 1, None)
+            store.add_named_data("list", content[1], 1, None)
             return PreprocessResult(processed_bytes=blob[0], data_store_output=store.get_named_data_store_output())
 
     def make(
@@ -361,10 +364,12 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
         target: str = "cuda:0",
         library: bytes = plain,
         keys: bytes = b"library\nweights",
+        listed: bytes = b"",
         gelus: int = 1,
         **more: Any,
     ) -> tuple[str, Path]:
-        content[0], blob[0] = library, keys
+        content[:] = library, listed or b"-"
+        blob[0] = b"library\n\nlist" if listed else keys
         specs = {"method_name": "forward", **({"target_device": target} if target else {})}
         return name, lower(folder / f"{name}.pte", gelus, gelu_partitioner(CudaBackend.__name__, specs), **more)
 
@@ -381,6 +386,11 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
             make("broken", library=b"no library"),
             make("newer", keys=b"ETCUDAFQN3\x07\0\0\0library\0\0\0\0"),
             make("keyless", keys=b"library"),
+            make("listed", listed=b"w cuda 6 1 1 0 weights -\n"),
+            make("state", listed=b"w cuda 6 1 1 0 weights kept\n"),
+            make("damaged_list", listed=b"w cuda 6 1\n"),
+            make("lacking_list", listed=b"w cuda 6 1 1 0 others -\n"),
+            make("longer_list", listed=b"w cuda 6 1 1 0 weights -\nv cuda 6 - - 0 weights -\n"),
         ]
     )
 

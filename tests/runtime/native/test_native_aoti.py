@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 RETURNED = "end blocks=0 streams=0 events=0 graphs=0"
 
@@ -67,6 +68,30 @@ def test_several_libraries_in_a_program_and_in_a_process(
 def test_outputs_in_another_layout_are_put_in_order(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
     report = run(fake_gpus, cuda_programs["transposed"], x)
     np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
+
+
+@pytest.mark.parametrize("name", ["listed", "state"])
+def test_reads_a_list_of_constants(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path, name: str) -> None:
+    report = run(fake_gpus, cuda_programs[name], x, "--repeat=2")
+    np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
+    assert fake_gpus.left_over() == RETURNED
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("damaged_list", "its list of constants is damaged: 'w cuda 6 1'"),
+        ("lacking_list", "neither the program nor its .ptd, if any, has the data 'others'"),
+        ("longer_list", "the compiled library does not start on cuda:0"),
+    ],
+)
+def test_a_wrong_list_of_constants_is_an_error(
+    fake_gpus: Any, cuda_programs: dict[str, Path], x: Path, name: str, problem: str
+) -> None:
+    done = fake_gpus("modelbuild-run", cuda_programs[name], f"--input=input0={x}")
+    assert done.returncode == 1
+    assert problem in done.stderr
+    assert fake_gpus.left_over() == RETURNED
 
 
 def test_leaves_no_file_behind(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path, tmp_path: Path) -> None:

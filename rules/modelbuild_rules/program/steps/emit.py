@@ -116,6 +116,8 @@ def manifest(
         "versions": versions,
         "parts": [_manifest_part(each, parts[each["id"]]) for each in partitions],
     }
+    if any(part.about and part.about.get("state") for part in parts.values()) and "modules" in step.params:
+        made["modules"] = dict(zip(step.params["methods"], step.params["modules"], strict=True))
     if kernels:
         made["kernels"] = [{"library": name, "operators": sorted(kernels[name])} for name in kernels]
     return made

@@ -40,6 +40,14 @@ def check_states(methods: Sequence[str], modules: Sequence[int], states: Sequenc
                 f" for this partition alone, and method '{other}' uses it, too; expected a stack that runs the change"
                 " outside of partitions, or the state as inputs and outputs"
             )
+        for buffer, memory in own["common"].items():
+            if (elsewhere := its["common"].get(buffer)) != memory and buffer in its["changed"]:
+                where = f"in {elsewhere}" if elsewhere else "outside of such a partition"
+                raise StepError(
+                    f"method '{name}' changes the buffer '{buffer}' in {memory}, inside a partition, and method"
+                    f" '{other}' uses it {where}; expected both in partitions of one backend and device, or the state"
+                    " as inputs and outputs"
+                )
         if read := set(own["changed"]).intersection(its["read"]):
             raise StepError(
                 f"method '{name}' changes the buffer '{min(read)}', and method '{other}' only reads it, as a constant;"

@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 from emulator.memory_check import widths
 
 from modelbuild_rules.backends.cuda.steps.generate import target_gpu
+from modelbuild_rules.backends.cuda.steps.generate.weights import blob
 from modelbuild_rules.backends.cuda.steps.library import compiled
-from modelbuild_rules.program.steps.partitions.files import read_partition
+from modelbuild_rules.program.steps.partitions.files import read_common, read_partition
 
 
 def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
@@ -26,10 +27,11 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     (out / "compiled").mkdir()
     target_gpu.LINE_NUMBERS = True
     with TemporaryDirectory() as work:
-        made = compiled.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
+        common = read_common(partition)
+        made = compiled.compile(program, specs, attributes, runtime, Path(work), out / "compiled", common=common)
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
         images = [(Path(work) / f"kernel.{number}.bin").read_bytes() for number in range(len(made.kernels))]
-    (out / "weights.bin").write_bytes(made.weights)
+    (out / "weights.bin").write_bytes(blob(made.constants))
     kernels = {}
     for kernel, image in zip(made.kernels, images, strict=True):
         source = out / f"{kernel.name}.py"

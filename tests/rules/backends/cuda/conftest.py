@@ -104,6 +104,7 @@ def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path, **p
                 "plan": folder / "plan.json",
                 "report": folder / "report.json",
                 "notes": folder / "notes.txt",
+                "state": folder / "state.json",
             },
             params={"backends": list(backends), "external_weights": False, **params},
             cpus=1,
@@ -215,22 +216,42 @@ def run_emulated(emulator: Path) -> Callable[[Built], tuple[list[list[torch.Tens
 
 
 @pytest.fixture
+def pieces(emulator: Path, repository: Path, tmp_path: Path) -> Path:
+    """Return a new folder with the C++ runtime and the emulator's libraries in runtime/lib."""
+    folder = tmp_path / "pieces"
+    (folder / "runtime").mkdir(parents=True)
+    shutil.copytree(emulator, folder / "runtime/lib")
+    load(HERE / "emulator/emulator.py").copy_runtime(repository / "build/runtime/lib", folder / "runtime/lib")
+    return folder
+
+
+@pytest.fixture
+def compile_to(cpp_runtime: Path) -> Callable[[Path, Path], dict[str, Any]]:
+    """Compiles a partition into a new folder, for compute capability 8.6; returns its kernels for the emulator."""
+
+    def compile_part(part: Path, out: Path) -> dict[str, Any]:
+        compile_partition(part, "86", cpp_runtime, out)
+        kernels: dict[str, Any] = json.loads((out / "kernels.json").read_text())
+        return kernels
+
+    return compile_part
+
+
+@pytest.fixture
 def run_whole(
-    programs: Mapping[str, Any], cpp_runtime: Path, emulator: Path, repository: Path, tmp_path: Path
+    programs: Mapping[str, Any], compile_to: Callable[[Path, Path], dict[str, Any]], pieces: Path, tmp_path: Path
 ) -> Callable[[str, Sequence[Mapping[str, Any]]], dict[str, Any]]:
     """Compile a program with a stack and run it on the emulator, by the C++ runtime; return the differences."""
 
     def run(name: str, backends: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         program, calls, expected = programs[name].make()
         lowered = lower(program, backends, tmp_path / "lowered")
-        pieces = tmp_path / "pieces"
         (pieces / name).mkdir(parents=True)
         parts, kernels = [], {}
         for part in lowered.plan:
             source, out = lowered.folder / "partitions" / part["id"], tmp_path / part["id"]
             if part["kind"] == "cuda":
-                compile_partition(source, "86", cpp_runtime, out)
-                made = json.loads((out / "kernels.json").read_text())
+                made = compile_to(source, out)
                 assert not made.keys() & kernels.keys()  # the emulator finds kernels by name
                 kernels |= made
             else:
@@ -254,9 +275,6 @@ def run_whole(
         values = {f"in.{i}.{n}": each.numpy() for i, call in enumerate(calls) for n, each in enumerate(call)}
         values |= {f"out.{i}.{n}": each.numpy() for i, call in enumerate(expected) for n, each in enumerate(call)}
         np.savez(pieces / name / "calls.npz", **values)
-        (pieces / "runtime").mkdir()
-        shutil.copytree(emulator, pieces / "runtime/lib")
-        load(HERE / "emulator/emulator.py").copy_runtime(repository / "build/runtime/lib", pieces / "runtime/lib")
         done = subprocess.run(
             [sys.executable, HERE / "emulator/run_program.py", pieces, name],
             env={**os.environ, "LD_PRELOAD": str(pieces / "runtime/lib/libcudaem.so.13")},

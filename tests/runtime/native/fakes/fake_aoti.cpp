@@ -49,6 +49,18 @@ AotiError AOTInductorModelContainerCreateWithDevice(Model** model, std::size_t, 
   *model = new Model{std::stoi(text.substr(text.find(':') + 1))};
   return (*model)->device == current ? 0 : 1;
 }
+AotiError AOTInductorModelContainerCreateWithExternalConstants(Model** model, std::size_t models, const char* device,
+                                                               const char* folder,
+                                                               const modelbuild::aoti::NamedTensor* constants,
+                                                               std::size_t count) {
+  void* data = nullptr;
+  if (count != 1 || std::string(constants->name) != "w" || aoti_torch_get_data_ptr(constants->tensor, &data) != 0) {
+    return 1;
+  }
+  const AotiError made = AOTInductorModelContainerCreateWithDevice(model, models, device, folder);
+  if (made == 0) (*model)->weight = *static_cast<const float*>(data);
+  return made;
+}
 AotiError AOTInductorModelContainerDelete(Model* model) {
   delete model;
   return 0;

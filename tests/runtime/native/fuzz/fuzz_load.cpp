@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<LoadedMethod> methods;  // they outlive the module
     methods.reserve(program.methods.size());
     Module module(path, Module::LoadMode::Mmap);
-    for (const MethodDescription& method : program.methods) methods.emplace_back(&module, method, path);
+    for (const MethodDescription& method : program.methods) methods.emplace_back(&module, method, path, Owner{});
   } catch (const Error&) {
   } catch (const GaveUp&) {
   }

@@ -14,7 +14,7 @@ from modelbuild.step import Step
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
 from modelbuild_rules.backends.cuda.steps.library import compiled
 from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.partitions.files import read_partition
+from modelbuild_rules.program.steps.partitions.files import read_common, read_partition
 
 
 def run(step: Step) -> None:
@@ -30,4 +30,5 @@ def run(step: Step) -> None:
             step.outputs["compiled"],
             next(iter(step.inputs.get("tuning", ())), None),
             step.progress,
+            read_common(step.input("partition")),
         )

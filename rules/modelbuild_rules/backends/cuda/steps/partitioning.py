@@ -20,6 +20,10 @@ class _CudaPartitioning(Partitioning):
     passes = (own_sizes,)
     on_gpu = True
 
+    def common(self, attributes: Mapping[str, Any]) -> str:
+        """Return the GPU on which partitions have constants in common."""
+        return str(attributes["target_device"])
+
     def prepare(self, program: Any) -> Any:
         """Rewrite complex numbers to pairs of real ones: the delegate has no complex tensors."""
         return in_real_arithmetic(program)

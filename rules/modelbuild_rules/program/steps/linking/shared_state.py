@@ -1,7 +1,8 @@
 """Give the buffers that methods change places in one arena, the same place to a buffer that several methods share.
 
 Each method was planned alone: its changed buffers are in arena 2, under their qualified names
-(program/steps/lowering/state_buffers.py). Views of a buffer have no name, and a place inside the buffer's.
+(program/steps/lowering/state_buffers.py). Views of a buffer have no name, and a place inside the buffer's. A method
+without such buffers may have other memory there, of a GPU.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ def share(tables: Mapping[str, Any], modules: Mapping[str, int]) -> bool:
     there is any. Raises StepError for a buffer that two methods have in different types or shapes."""
     places: dict[tuple[int, str], tuple[int, Any, str]] = {}
     end = 0
+    sharing = []
     for method, table in tables.items():
         (plan,) = table.executionPlan
         named = {_offset(each): each for each in _tensors(plan) if _name(each)}
         starts = sorted(named)
         if not starts:
             continue
+        sharing.append(plan)
         new: dict[int, int] = {}
         for start, after in zip(starts, [*starts[1:], int(plan.nonConstBufferSizes[ARENA])], strict=True):
             tensor = named[start]
@@ -44,10 +47,8 @@ def share(tables: Mapping[str, Any], modules: Mapping[str, int]) -> bool:
             old = _offset(tensor)
             start = starts[bisect_right(starts, old) - 1]
             _place(tensor, new[start] + old - start)
-    for table in tables.values():
-        (plan,) = table.executionPlan
-        if len(plan.nonConstBufferSizes) > ARENA:
-            plan.nonConstBufferSizes = [*plan.nonConstBufferSizes[:ARENA], end]
+    for plan in sharing:
+        plan.nonConstBufferSizes = [*plan.nonConstBufferSizes[:ARENA], end, *plan.nonConstBufferSizes[ARENA + 1 :]]
     return end > 0
 
 

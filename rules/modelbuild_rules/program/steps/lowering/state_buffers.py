@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir.passes import MemoryPlanningPass
@@ -30,12 +30,14 @@ class StateBuffers:
 
         return both
 
-    def as_json(self, lowered: Any) -> MethodState:
-        """Return state.json. `lowered` is the program whose partitions are calls of delegates."""
+    def as_json(self, lowered: Any, common: Mapping[str, str]) -> MethodState:
+        """Return state.json. `lowered` is the program whose partitions are calls of delegates; `common` are buffers
+        inside of partitions which have them in common, by the memory."""
         left = set(lowered.graph_signature.buffers_to_mutate.values())
         return {
             "changed": sorted(self._changed),
-            "inside": sorted(self._changed - left),
+            "inside": sorted(self._changed - left - set(common)),
+            "common": dict(sorted(common.items())),
             "read": sorted(self._all - self._changed),
         }
 

@@ -1,13 +1,15 @@
 """Read and write partitions: a program under canonical names, and its partitioner's data for the compiler.
 
 `partition.json` contains the compile specs and, by position in the graph, the partitioner's annotations for its
-backend's compiler. Equal partitions have equal bytes, whichever program they come from.
+backend's compiler. Equal partitions have equal bytes, whichever program they come from. A partition that has its
+constants in common with others also has `common`: the qualified names of the buffers that it changes, by their names in
+the program.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ from modelbuild_rules.model.steps.exported.program import canonicalize, load_pro
 _ABOUT = "partition.json"
 
 
-def write_partition(program: Any, specs: Sequence[Any], annotations: Collection[str], folder: Path) -> None:
-    """Write an edge program and its compile specs to a new folder. `annotations` are keys of nodes' meta."""
+def write_partition(
+    whole: Any, specs: Sequence[Any], annotations: Collection[str], folder: Path, common: bool = False
+) -> None:
+    """Write an edge program and its compile specs to a new folder. `annotations` are keys of nodes' meta. With `common`
+    the partition has its constants in common with others."""
     (folder / "program").mkdir(parents=True)
     (folder / "weights").mkdir()
-    program = canonicalize(program, annotations)
+    program = canonicalize(whole, annotations)
     save_program(program, folder / "program", folder / "weights")
     made = {}
     for place, node in enumerate(program.graph.nodes):
@@ -30,7 +35,18 @@ def write_partition(program: Any, specs: Sequence[Any], annotations: Collection[
         if found:
             made[str(place)] = found
     described = [{"key": spec.key, "value": bytes(spec.value).hex()} for spec in specs]
-    (folder / _ABOUT).write_text(json.dumps({"specs": described, "annotations": made}, indent=1) + "\n")
+    about = {"specs": described, "annotations": made, **({"common": _changed(whole, program)} if common else {})}
+    (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+
+
+def _changed(whole: Any, canonical: Any) -> dict[str, str]:
+    """Return the names of the buffers that a program changes, by their names in its canonical form."""
+    stored, own = (
+        dict.fromkeys(spec.target for spec in each.graph_signature.input_specs if spec.target is not None)
+        for each in (whole, canonical)
+    )
+    changed = set(canonical.graph_signature.buffers_to_mutate.values())
+    return {new: old for old, new in zip(stored, own, strict=True) if new in changed}
 
 
 def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
@@ -41,3 +57,10 @@ def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
     for place, found in about["annotations"].items():
         nodes[int(place)].meta.update(found)
     return program, [CompileSpec(spec["key"], bytes.fromhex(spec["value"])) for spec in about["specs"]]
+
+
+def read_common(folder: Path) -> Mapping[str, str] | None:
+    """Return the names of the buffers that a partition changes, by their names in its program; None if it has nothing
+    in common with others."""
+    found: Mapping[str, str] | None = json.loads((folder / _ABOUT).read_text()).get("common")
+    return found

@@ -105,8 +105,9 @@ class Launcher:
             else:
                 values[name] = _NUMBERS[kind].from_address(place).value
         self._check.start(kernel["source"], kernel["widths"])
-        function = self._functions.setdefault(kernel["name"], None) or _function(kernel)
-        self._functions[kernel["name"]] = function
+        source = kernel["source"]  # kernels of several methods may have one name
+        function = self._functions.setdefault(source, None) or _function(kernel)
+        self._functions[source] = function
         given = {**kernel["constants"], **kernel["config"], **values}
         function[grid](**{name: given.get(name) for name in function.arg_names})
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
-from modelbuild_rules.backends.cuda.steps.generate.weights import blob, move
+from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, constant, move
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
@@ -53,11 +53,11 @@ class Kernel:
 
 @dataclass
 class Generated:
-    """The generated parts of a library: C++ source, kernels sorted by name, the bytes of its weights."""
+    """The generated parts of a library: C++ source, kernels sorted by name, and constants in the library's order."""
 
     source: str = ""
     kernels: tuple[Kernel, ...] = ()
-    weights: bytearray = field(default_factory=bytearray)
+    constants: tuple[Constant, ...] = ()
 
 
 def generate(
@@ -104,8 +104,12 @@ def generate(
             raise StepError(missing)
         made.source = f"{wrapper}\n{kernels}"
         made.kernels = _kernels(graph, autotuners)
-        constants = {name: tensor for name, tensor in graph.constants.items() if name not in graph.folded_constants}
-        made.weights = blob(constants, lambda n: weights.find(graph.allocated_constant_name[n], constants[n]))
+        originals = graph.allocated_constant_name
+        made.constants = tuple(
+            constant(name, originals[name], tensor, weights.find(originals[name], tensor))
+            for name, tensor in graph.constants.items()
+            if name not in graph.folded_constants
+        )
         return ["taken"]
 
     specs = list(specs)

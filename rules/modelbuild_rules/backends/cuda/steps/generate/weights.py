@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -74,21 +75,55 @@ def _move_graph(program: ExportedProgram, device: str) -> None:
             node.meta["val"] = pytree.tree_map(moved, node.meta.get("val"))
 
 
-def blob(constants: Mapping[str, torch.Tensor], original: Callable[[str], torch.Tensor]) -> bytearray:
-    """Return the bytes of a library's constants (fake or real tensors by name) in AOTInductor's layout.
+@dataclass(frozen=True)
+class Constant:
+    """A constant of a library.
 
-    `original` returns a name's CPU tensor. If all constants are on the GPU they are packed, otherwise aligned to 64.
+    name      in the library
+    original  in the program
+    tensor    its values, on the CPU
+    on_gpu    true if the library expects it on the GPU
     """
-    packed = all(tensor.is_cuda for tensor in constants.values())
+
+    name: str
+    original: str
+    tensor: torch.Tensor
+    on_gpu: bool
+
+    def storage(self) -> bytes:
+        """Return the bytes of the tensor's storage."""
+        storage = self.tensor.untyped_storage()
+        return bytes(torch.empty(0, dtype=torch.uint8).set_(storage).numpy()) if storage.nbytes() else b""
+
+
+def constant(name: str, original: str, compiled: torch.Tensor, value: torch.Tensor) -> Constant:
+    """Return a constant. `compiled` is the fake or real tensor for which it was compiled, `value` that on the CPU.
+    Raises ValueError if they differ in their layout."""
+    if (value.stride(), value.storage_offset()) != (compiled.stride(), compiled.storage_offset()):
+        raise ValueError(f"constant {name} has other strides than when it was compiled")
+    size = value.untyped_storage().nbytes()
+    if size != compiled.untyped_storage().nbytes():
+        raise ValueError(f"constant {name} has {size} bytes, not the number that it was compiled for")
+    return Constant(name, original, value, compiled.is_cuda)
+
+
+def blob(constants: Sequence[Constant]) -> bytearray:
+    """Return the bytes of a library's constants in AOTInductor's layout: packed if all are on the GPU, else aligned to
+    64."""
+    alignment = _alignment(constants)
     made = bytearray()
-    for name, tensor in constants.items():
-        value = original(name)
-        if (value.stride(), value.storage_offset()) != (tensor.stride(), tensor.storage_offset()):
-            raise ValueError(f"constant {name} has other strides than when it was compiled")
-        storage = value.untyped_storage()
-        made += memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy()) if storage.nbytes() else b""
-        if len(storage) != tensor.untyped_storage().nbytes():
-            raise ValueError(f"constant {name} has {len(storage)} bytes, not the number that it was compiled for")
-        if not packed:
-            made += bytes(-len(made) % 64)
+    for each in constants:
+        made += each.storage()
+        made += bytes(-len(made) % alignment)
     return made
+
+
+def blob_size(constants: Sequence[Constant]) -> int:
+    """Return the length of `blob`."""
+    alignment = _alignment(constants)
+    sizes = [each.tensor.untyped_storage().nbytes() for each in constants]
+    return sum(size + -size % alignment for size in sizes)
+
+
+def _alignment(constants: Sequence[Constant]) -> int:
+    return 1 if all(each.on_gpu for each in constants) else 64

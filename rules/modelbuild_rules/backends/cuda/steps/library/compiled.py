@@ -9,8 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from executorch.exir.tensor import scalar_type_enum
+
 from modelbuild.step import Progress, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
+from modelbuild_rules.backends.cuda.steps.generate.weights import blob
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
@@ -27,12 +30,15 @@ def compile(
     folder: Path,
     tuning: Path | None = None,
     progress: Progress = ignore_progress,
+    common: Mapping[str, str] | None = None,
 ) -> Generated:
     """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
 
     runtime   the folder of cpp/steps/compiler.py (make_runtime) for attributes["target"]
     work      an empty folder to build in
     tuning    a tuning file
+    common    if the partition has constants in common with others: the qualified names of the buffers that it changes,
+              by their names in the program
     """
     lowest = min(attributes["capabilities"])
     limit = attributes.get("candidates", 0)
@@ -44,11 +50,10 @@ def compile(
     library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
     needed = check(library, attributes["target"])
     code = library.read_bytes()
-    weights = bytes(generated.weights)
-    # Keys and layout are those of AotiBackend.preprocess (executorch/backends/aoti/aoti_backend.py).
-    keys = [f"{hashlib.sha256(code).hexdigest()}_so_blob", f"{hashlib.sha256(weights).hexdigest()}_weights_blob"]
-    (folder / PROCESSED).write_text("\n".join(keys))
-    write_named(folder, [NamedBytes(keys[0], code, 1, False), NamedBytes(keys[1], weights, 1, True)])
+    key = f"{hashlib.sha256(code).hexdigest()}_so_blob"
+    processed, named = (weights_file if common is None else weights_list)(generated, common or {})
+    (folder / PROCESSED).write_text(f"{key}\n{processed}")
+    write_named(folder, [NamedBytes(key, code, 1, False), *named])
     about = {
         "capabilities": attributes["capabilities"],
         "glibc": dotted(needed.glibc),
@@ -56,6 +61,7 @@ def compile(
             {"name": k.name, "registers": k.registers, "spilled_bytes": k.spilled, "shared_bytes": k.shared}
             for k in generated.kernels
         ],
+        **({"state": sorted(common.values())} if common else {}),
         **_choices(tuned, tuning is not None),
     }
     if candidates is not None:
@@ -63,6 +69,44 @@ def compile(
         candidates.write(folder / FILE, **versions, capability=f"{lowest // 10}.{lowest % 10}")
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
     return generated
+
+
+def weights_file(generated: Generated, _: Mapping[str, str]) -> tuple[str, list[NamedBytes]]:
+    """Return the second line of the delegate's blob, and the weights as one entry. Keys and layout are those of
+    AotiBackend.preprocess (executorch/backends/aoti/aoti_backend.py)."""
+    weights = bytes(blob(generated.constants))
+    key = f"{hashlib.sha256(weights).hexdigest()}_weights_blob"
+    return key, [NamedBytes(key, weights, 1, True)]
+
+
+def weights_list(generated: Generated, changed: Mapping[str, str]) -> tuple[str, list[NamedBytes]]:
+    """Return the second and third line of the delegate's blob, and each constant as an entry of its own, so that it is
+    there once for several partitions. The second line is empty: other delegates than the runtime's refuse the blob
+    instead of giving each partition a state of its own. The third is the key of the list (runtime/aoti/constants.hpp):
+    a line for each constant. `changed`: qualified names of changed buffers, by their names in the program."""
+    lines = []
+    named = {}
+    for each in generated.constants:
+        data = each.storage()
+        key = f"{hashlib.sha256(data).hexdigest()}_constant"
+        named[key] = NamedBytes(key, data, 1, True)
+        place = [",".join(map(str, numbers)) or "-" for numbers in (each.tensor.shape, each.tensor.stride())]
+        lines.append(
+            " ".join(
+                [
+                    each.name,
+                    "cuda" if each.on_gpu else "cpu",
+                    str(scalar_type_enum(each.tensor.dtype).value),
+                    *place,
+                    str(each.tensor.storage_offset()),
+                    key,
+                    changed.get(each.original, "-"),
+                ]
+            )
+        )
+    text = "".join(f"{line}\n" for line in lines).encode()
+    key = f"{hashlib.sha256(text).hexdigest()}_constants"
+    return f"\n{key}", [NamedBytes(key, text, 1, False), *named.values()]
 
 
 def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:
