@@ -3,12 +3,14 @@
     python benchmarks/gpu/cuda_llm.py build PIECES [--capability 9.0]   # without a GPU
     python benchmarks/gpu/cuda_llm.py run PIECES OUT [--turns 5]        # with one
 
-The model is peers/llm_model.py: a Llama of SmolLM-135M's size that reads one token in each call, with its cache in
-buffers. `build` writes PIECES.tar.xz with the programs and build/runtime.tar. `run` needs it, this file, peers/ and
-runtime/python. First it compares the tokens of small models with random weights with eager mode's over 64 steps. Then
-it prints the tokens per second of the whole model with constant weights. All ways keep tokens and logits in GPU memory,
-and choose the most probable token by torch: modelbuild's programs as CUDA graphs, eager mode with and without one, and
-torch.compile with mode "reduce-overhead". They take turns; a figure is the median of all turns.
+The model is peers/llm_model.py: a Llama of SmolLM-135M's size with the methods `prefill`, of a prompt of any length,
+and `decode`, of one token, which have their weights and the cache in common. `build` writes PIECES.tar.xz with the
+programs and build/runtime.tar. `run` needs it, this file, peers/ and runtime/python. First it compares the tokens of
+small models with random weights with eager mode's over 64 steps after a prompt. Then it prints the tokens per second of
+the whole model with constant weights, the milliseconds of a prompt of 63 tokens, and the program's GPU memory. All ways
+keep tokens and logits in GPU memory, and choose the most probable token by torch: modelbuild's programs as CUDA graphs,
+eager mode with and without one, and torch.compile with mode "reduce-overhead". They take turns; a figure is the median
+of all turns.
 """
 
 from __future__ import annotations
@@ -29,17 +31,19 @@ REPOSITORY = Path(__file__).parents[2]
 MODELS = Path(__file__).with_name("peers")
 sys.path.insert(0, str(MODELS))
 
-STEPS, LENGTH = 64, 128
+STEPS, PROMPT = 64, 63
 WHOLE = {"layers": 30, "vocabulary": 49152, "constant": True}
 SMALL = {"layers": 2, "vocabulary": 512, "constant": False}
 CASES: dict[str, dict[str, Any]] = {
     "small_fp32": {**SMALL, "precision": "fp32"},
     "small_fp16": {**SMALL, "precision": "fp16"},
     "small_int8": {**SMALL, "precision": "fp16"},
+    "small_int4": {**SMALL, "precision": "fp16"},
     "whole_fp16": {**WHOLE, "precision": "fp16"},
     "whole_int8": {**WHOLE, "precision": "fp16"},
+    "whole_int4": {**WHOLE, "precision": "fp16"},
 }
-"""By program, the arguments of its model; those of int8 have weights of 8 bits, and compute in float16."""
+"""By program, the arguments of its model; those of int8 and int4 have such weights, and compute in float16."""
 
 PROGRAM = """
 [[torch_model]]
@@ -47,6 +51,13 @@ name = "{name}_model"
 entry = "llm_model.py:make"
 kwargs = {{ layers = {layers}, vocabulary = {vocabulary}, precision = "{precision}", constant = {constant} }}
 srcs = ["llm_model.py"]
+
+[torch_model.methods.prefill]
+inputs = [{{ name = "tokens", shape = [1, "n"], dtype = "int64", range = [0, {last}] }}]
+dynamic = {{ n = {{ min = 2, max = 128 }} }}
+outputs = ["logits"]
+
+[torch_model.methods.decode]
 inputs = [
     {{ name = "token", shape = [1, 1], dtype = "int64", range = [0, {last}] }},
     {{ name = "position", shape = [1], dtype = "int64", range = [0, 127] }},
@@ -56,7 +67,7 @@ outputs = ["logits"]
 [[quantized_model]]
 name = "{name}_quantized"
 model = ":{name}_model"
-recipe = ":int8"
+recipe = ":{recipe}"
 
 [[pte_program]]
 name = "{name}"
@@ -65,6 +76,7 @@ stack = ":cuda"
 device = ":gpu"
 device_io = true
 """
+QUANTIZED = PROGRAM[PROGRAM.index("[[quantized_model]]") : PROGRAM.index("[[pte_program]]")]
 DECLARED = """
 [[device_target]]
 name = "gpu"
@@ -78,6 +90,10 @@ backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
 [[quantization_recipe]]
 name = "int8"
 quantizers = [{{ type = "cuda" }}]
+
+[[quantization_recipe]]
+name = "int4"
+quantizers = [{{ type = "cuda", weights = "int4" }}]
 """
 
 
@@ -90,8 +106,10 @@ def build(pieces: Path, capability: str, names: list[str]) -> int:
     declared = [DECLARED.format(capability)]
     for name in names:
         given = {**CASES[name], "constant": str(CASES[name]["constant"]).lower()}
-        kind = "quantized" if name.endswith("int8") else "model"
-        declared.append(PROGRAM.format(name=name, kind=kind, last=given["vocabulary"] - 1, **given))
+        recipe = name.rpartition("_")[2]
+        kind = "quantized" if recipe.startswith("int") else "model"
+        text = PROGRAM if kind == "quantized" else PROGRAM.replace(QUANTIZED, "")
+        declared.append(text.format(name=name, kind=kind, recipe=recipe, last=given["vocabulary"] - 1, **given))
     (workspace / "BUILD.toml").write_text("\n".join(declared))
     command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", "--keep-going"]
     status = subprocess.run([*command, *(f"//:{name}" for name in names)]).returncode
@@ -125,54 +143,70 @@ def run(pieces: Path, out: Path, turns: int, names: list[str]) -> int:
     wrong = 0
     with torch.no_grad():
         for name in (each for each in names if each.startswith("small")):
-            expected, logits = decoded(eager(name))
-            tokens, own = decoded(program(pieces, name), expected)
+            expected, logits = decoded(*eager(name))
+            tokens, own = decoded(*program(pieces, name), expected)
             same = sum(one == other for one, other in zip(tokens, expected, strict=True))
             error = max(float((one - other).abs().max()) for one, other in zip(own, logits, strict=True))
             scale = max(float(each.abs().max()) for each in logits)
             found[name] = {"same": same, "steps": STEPS, "error": error, "scale": scale}
             print(f"{name}: {same} of {STEPS} tokens are eager mode's, error {error:.1e} of {scale:.1e}", flush=True)
             wrong |= same != STEPS if name.endswith("fp32") else error > scale / 50
-        ways: dict[str, Callable[..., Any]] = {}
+        ways: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         for name in (each for each in names if each.startswith("whole")):
+            free = torch.cuda.mem_get_info()[0]
             ways[f"modelbuild {name}"] = program(pieces, name)
+            decoded(*ways[f"modelbuild {name}"])
+            found[f"memory of {name}"] = free - torch.cuda.mem_get_info()[0]
+            size = (pieces / name / f"{name}.pte").stat().st_size
+            print(f"{name}: {size / 1e6:.0f} MB, {found[f'memory of {name}'] / 1e6:.0f} MB on the GPU", flush=True)
         if ways:
             ways |= {f"{mode} whole_fp16": eager("whole_fp16", mode) for mode in ("eager", "graph", "compile")}
         rates: dict[str, list[float]] = {way: [] for way in ways}
-        for way, call in ways.items():
+        prompts: dict[str, list[float]] = {way: [] for way in ways}
+        for way, calls in ways.items():
             began = time.perf_counter()
-            decoded(call)  # records graphs, and compiles
-            print(f"{way}: first 64 tokens in {time.perf_counter() - began:.1f} s", flush=True)
+            decoded(*calls)  # records graphs, and compiles
+            print(f"{way}: first prompt and 64 tokens in {time.perf_counter() - began:.1f} s", flush=True)
         for _ in range(turns):
-            for way, call in ways.items():
-                rates[way].append(rate(call))
+            for way, (prefill, decode) in ways.items():
+                prompts[way].append(prompt_time(prefill))
+                rates[way].append(rate(decode))
     for way, each in rates.items():
-        found[way] = {"tokens_per_second": statistics.median(each), "turns": each}
-        print(f"{way}: {statistics.median(each):.0f} tokens per second", flush=True)
+        prompt = statistics.median(prompts[way])
+        found[way] = {"tokens_per_second": statistics.median(each), "turns": each, "prompt_ms": prompt}
+        print(f"{way}: {statistics.median(each):.0f} tokens per second, prompt in {prompt:.2f} ms", flush=True)
     (out / "llm.json").write_text(json.dumps(found, indent=1) + "\n")
     return int(wrong)
 
 
-def program(pieces: Path, name: str) -> Callable[..., Any]:
-    """Return a function that runs a program as a CUDA graph on tensors in GPU memory."""
+def program(pieces: Path, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return functions that run a program's methods, prefill and decode, as CUDA graphs on tensors in GPU memory."""
     import modelbuild_runtime
 
     loaded: Any = modelbuild_runtime.load(pieces / name / f"{name}.pte", runtime=pieces / "runtime")
-    return lambda token, position: loaded.run({"token": token, "position": position}, cuda_graph=True)["logits"]
+
+    def prefill(tokens: Any) -> Any:
+        return loaded.run({"tokens": tokens}, "prefill", cuda_graph=True)["logits"]
+
+    def decode(token: Any, position: Any) -> Any:
+        return loaded.run({"token": token, "position": position}, "decode", cuda_graph=True)["logits"]
+
+    return prefill, decode
 
 
-def eager(name: str, mode: str = "eager") -> Callable[..., Any]:
-    """Return a function that runs the module of a program by torch on tensors in GPU memory."""
+def eager(name: str, mode: str = "eager") -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return functions that run the methods of a program's module by torch on tensors in GPU memory."""
     import torch
     from llm_model import make
 
     module: Any = make(**CASES[name])
-    if name.endswith("int8"):
-        quantize(module)
+    if "int" in name:
+        quantize(module, int(name[-1]))
     module = module.cuda()
-    if mode in ("eager", "compile"):
-        call: Callable[..., Any] = torch.compile(module, mode="reduce-overhead") if mode == "compile" else module
-        return call
+    if mode == "eager":
+        return module.prefill, module.decode
+    if mode == "compile":
+        return torch.compile(module.prefill, mode="reduce-overhead"), torch.compile(module, mode="reduce-overhead")
     token, position = torch.zeros(1, 1, dtype=torch.int64).cuda(), torch.zeros(1, dtype=torch.int64).cuda()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -188,35 +222,54 @@ def eager(name: str, mode: str = "eager") -> Callable[..., Any]:
         graph.replay()
         return logits
 
-    return replay
+    return module.prefill, replay
 
 
-def quantize(module: Any) -> None:
-    """Round the weights of linear layers as the recipe does: to 8 bits with a scale for each output channel."""
+def quantize(module: Any, bits: int) -> None:
+    """Round the weights of linear layers as the recipes do: to 8 bits with a scale for each output channel, or to 4
+    with one for each 32 values of it."""
     import torch
 
     module.head.weight = torch.nn.Parameter(module.head.weight.detach().clone())  # the embedding's stays
     for layer in module.modules():
         if isinstance(layer, torch.nn.Linear):
-            weight = layer.weight.float()
-            scale = (weight.abs().amax(1, keepdim=True) / 127.5).to(layer.weight.dtype).float()
-            layer.weight.copy_((weight / scale).round().clamp(-128, 127) * scale)
+            half = 2 ** (bits - 1)
+            groups = layer.weight.float().unflatten(1, (-1, 32) if bits == 4 else (1, -1))
+            scale = (groups.abs().amax(2, keepdim=True) / (half - 0.5)).to(layer.weight.dtype).float()
+            layer.weight.copy_(((groups / scale).round().clamp(-half, half - 1) * scale).flatten(1))
 
 
-def decoded(call: Callable[..., Any], given: Sequence[int] = ()) -> tuple[list[int], list[Any]]:
-    """Return the most probable token after each of 64, and its logits. Each token is the most probable one of the step
-    before, or that of `given`, plus the number of the step, so that they differ."""
+def decoded(
+    prefill: Callable[..., Any], decode: Callable[..., Any], given: Sequence[int] = ()
+) -> tuple[list[int], list[Any]]:
+    """Return the most probable token after a prompt and after each of 63 tokens, and their logits. Each token is the
+    most probable one of the step before, or that of `given`, plus the number of the step, so that they differ."""
     import torch
 
-    token, position = torch.ones(1, 1, dtype=torch.int64).cuda(), torch.zeros(1, dtype=torch.int64).cuda()
+    token, position = torch.ones(1, 1, dtype=torch.int64).cuda(), torch.full((1,), PROMPT).cuda()
     tokens, kept = [], []
     for step in range(STEPS):
-        logits = call(token, position)
+        logits = decode(token, position) if step else prefill(torch.arange(PROMPT)[None].cuda())
         tokens.append(int(logits.argmax()))
         kept.append(logits.float().cpu())
         token.fill_(((given[step] if given else tokens[-1]) + step) % logits.shape[-1])
-        position.add_(1)
+        position.add_(int(step > 0))
     return tokens, kept
+
+
+def prompt_time(prefill: Callable[..., Any]) -> float:
+    """Return the milliseconds of a prompt, in GPU memory: the median of 16."""
+    import torch
+
+    tokens = torch.arange(PROMPT)[None].cuda()
+    times = []
+    for _ in range(19):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        prefill(tokens)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return 1e3 * statistics.median(times[3:])
 
 
 def rate(call: Callable[..., Any]) -> float:

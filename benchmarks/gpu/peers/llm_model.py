@@ -48,7 +48,8 @@ def turned(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 class Llm(nn.Module):
-    """A decoder of one token: its input is a token and the token's position, its result the logits after it."""
+    """`forward` reads tokens at positions; its result is the logits after the last one. `prefill` reads a prompt,
+    `decode` one token."""
 
     def __init__(self, layers: int, vocabulary: int) -> None:
         super().__init__()
@@ -69,6 +70,14 @@ class Llm(nn.Module):
         for layer in self.layers:
             x = layer(x, position, turn, mask)
         result: Tensor = self.head(self.norm(x)[:, -1]).float()
+        return result
+
+    def prefill(self, tokens: Tensor) -> Tensor:
+        result: Tensor = self(tokens, torch.arange(tokens.shape[1], device=tokens.device))
+        return result
+
+    def decode(self, token: Tensor, position: Tensor) -> Tensor:
+        result: Tensor = self(token, position)
         return result
 
 
