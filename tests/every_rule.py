@@ -182,6 +182,7 @@ PACKAGE: dict[str, Any] = {
                 {"type": "cuda", "weights": "int4", "group_size": 32, "modules": ["m"], "exclude": ["m.n"]},
                 {
                     "type": "tensorrt",
+                    "dtype": "int8",
                     "observer": "min_max",
                     "operators": ["aten.linear.default"],
                     "modules": ["m"],

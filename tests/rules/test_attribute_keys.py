@@ -503,6 +503,7 @@ ROWS: Mapping[str, Row | None] = {
             {f"for_tensorrt#{action}" for action in ("calibrate", "convert")},
         )
         for name, value in {
+            "dtype": "float8_e4m3fn",
             "observer": "min_max",
             "operators": ["aten.linear.default"],
             "modules": ["head"],

@@ -55,7 +55,7 @@ from modelbuild_rules.providers import (
     ProgramMethod,
     StackEntry,
 )
-from modelbuild_rules.quantization.fit import unfit
+from modelbuild_rules.quantization.fit import unfit, unfit_device
 
 if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary
@@ -191,6 +191,12 @@ def _check_stack(
     if problem := unfit(model, stack):
         label = attrs.methods.get(name, attrs.model)
         raise ctx.error(place, f"{problem}; expected a stack for the recipe of {label}")
+    if problem := unfit_device(model, facts):
+        label = attrs.methods.get(name, attrs.model)
+        raise ctx.error(
+            ("methods", name) if name in attrs.methods else "model",
+            f"{problem} (device {ctx.device_label}, model {label})",
+        )
 
 
 def _partition(

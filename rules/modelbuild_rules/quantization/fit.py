@@ -1,9 +1,10 @@
-"""Check that a stack of backends runs the operators of a quantized model."""
+"""Check that a stack of backends and a device run the operators of a quantized model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelbuild_rules.backends.backend import DeviceFacts
 from modelbuild_rules.providers import ExportedModel, StackEntry
 
 
@@ -14,3 +15,9 @@ def unfit(model: ExportedModel, stack: Sequence[StackEntry]) -> str:
         if problem := each.quantizer.problem(each.attributes, backends):
             return f"the model does not fit the stack: {problem}"
     return ""
+
+
+def unfit_device(model: ExportedModel, facts: DeviceFacts) -> str:
+    """Return why a device does not fit the recipe of a model, with what is expected; '' if it does."""
+    problems = (each.quantizer.device_problem(each.attributes, facts) for each in model.quantizers)
+    return next(filter(None, problems), "")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Attrs, Extension
+from modelbuild_rules.backends.backend import DeviceFacts
 
 Values = Mapping[str, Any]
 """Attributes of a table, by name: JSON values."""
@@ -44,4 +45,8 @@ class Quantizer(Extension):
         does."""
         if self.backend and self.backend not in [name for name, _ in stack]:
             return f"its recipe is for {self.backend}, which is not in the stack"
+        return ""
+
+    def device_problem(self, attributes: Values, facts: DeviceFacts) -> str:
+        """Return why a device can't run the quantized operators, with what is expected; '' if it can."""
         return ""

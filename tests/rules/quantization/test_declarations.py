@@ -104,6 +104,40 @@ def test_recipes(error: Callable[[str, str], str], attributes: str, message: str
     assert found.endswith(message)
 
 
+FLOAT8 = '[[quantization_recipe]]\nname = "recipe"\nquantizers = [{ type = "tensorrt", dtype = "float8_e4m3fn"'
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (', observer = "histogram"', "ranges of float8_e4m3fn go up to the greatest value; expected no 'observer'"),
+        (
+            ', operators = ["aten.linear.default", "aten.conv2d.default"]',
+            'TensorRT has no convolutions of float8_e4m3fn; expected aten.linear.default, or dtype = "int8"',
+        ),
+    ],
+)
+def test_float8_of_a_recipe_for_tensorrt(error: Callable[[str, str], str], attributes: str, message: str) -> None:
+    found = error(f"{FLOAT8}{attributes} }}]\n", "recipe")
+    assert found.startswith("BUILD.toml:3:")
+    assert found.endswith(message)
+
+
+@pytest.mark.parametrize("methods", [False, True])
+def test_a_device_without_float8(error: Callable[[str, str], str], methods: bool) -> None:
+    model = 'methods = { forward = ":int8" }' if methods else 'model = ":int8"'
+    stack = '[[backend_stack]]\nname = "rtx"\nbackends = [{ type = "tensorrt" }, { type = "portable" }]\n'
+    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capability = ["12.0", "8.6"]\n'
+    program = f'[[pte_program]]\nname = "program"\nstack = ":rtx"\ndevice = ":old"\n{model}\n'
+    text = f"{MODEL}{FLOAT8} }}]\n{QUANTIZED}{DATA}{stack}{device}{program}"
+    line = text.count("\n")
+    assert error(text, "program") == (
+        f"BUILD.toml:{line}:{model.index('forward') + 1 if methods else 1}: the recipe's float8_e4m3fn needs compute"
+        ' capability 8.9 or above, not 8.6; expected another device, or dtype = "int8" in the recipe (device //:old,'
+        " model :int8)"
+    )
+
+
 def test_a_recipe_for_cuda(error: Callable[[str, str], str]) -> None:
     recipe = '[[quantization_recipe]]\nname = "recipe"\nquantizers = [{ type = "cuda"'
     found = error(f"{recipe}, group_size = 32 }}]\n", "recipe")

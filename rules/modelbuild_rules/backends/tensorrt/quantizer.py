@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import as_set
+from modelbuild_rules.backends.backend import DeviceFacts, as_set
 from modelbuild_rules.quantization.quantizer import Quantizer, Values
 
 Operator = Literal["aten.conv2d.default", "aten.linear.default"]
+_CONVOLUTION, _LINEAR = get_args(Operator)
+
+FLOAT8 = "float8_e4m3fn"
+_FLOAT8_CAPABILITY = 8.9
 
 
 class TensorrtQuantizer(Attrs):
@@ -20,11 +24,16 @@ class TensorrtQuantizer(Attrs):
     type: Literal["tensorrt"]
     """The kind of quantizer."""
 
+    dtype: Literal["int8", "float8_e4m3fn"] = "int8"
+    """Type of quantized values: integers, or floating-point numbers, which are for linear layers only and need a device
+    of compute capability 8.9 or above."""
+
     observer: Literal["histogram", "min_max"] = "histogram"
-    """Ranges of activations: the one with the least error according to a histogram, or up to the greatest value."""
+    """Ranges of activations: the one with the least error according to a histogram, or up to the greatest value. Those
+    of float8_e4m3fn always go up to the greatest value."""
 
     operators: Annotated[tuple[Operator, ...], AfterValidator(as_set)] = ()
-    """Operators to quantize, as in a program before lowering; by default both."""
+    """Operators to quantize, as in a program before lowering; by default both, and linear layers of float8_e4m3fn."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
     """Submodules to quantize, with all that is inside; by default the whole model."""
@@ -34,8 +43,28 @@ class TensorrtQuantizer(Attrs):
 
 
 class _TensorrtQuantizer(Quantizer):
+    def contradiction(self, table: Attrs) -> tuple[str, str] | None:
+        assert isinstance(table, TensorrtQuantizer)
+        if table.dtype != FLOAT8:
+            return None
+        if "observer" in table.model_fields_set:
+            return "observer", f"ranges of {FLOAT8} go up to the greatest value; expected no 'observer'"
+        if _CONVOLUTION in table.operators:
+            # The builder of TensorRT-RTX 1.6.1 expands their weights and computes in the type of the results.
+            return "operators", f'TensorRT has no convolutions of {FLOAT8}; expected {_LINEAR}, or dtype = "int8"'
+        return None
+
     def needs_data(self, attributes: Values) -> bool:
         return True
+
+    def device_problem(self, attributes: Values, facts: DeviceFacts) -> str:
+        older = [name for name in facts.get("compute_capabilities", ()) if float(name) < _FLOAT8_CAPABILITY]
+        if attributes["dtype"] != FLOAT8 or not older:
+            return ""
+        return (
+            f"the recipe's {FLOAT8} needs compute capability {_FLOAT8_CAPABILITY} or above, not {older[0]}; expected"
+            f' another device, or dtype = "int8" in the recipe'
+        )
 
 
 QUANTIZER = _TensorrtQuantizer(
@@ -44,5 +73,5 @@ QUANTIZER = _TensorrtQuantizer(
     TensorrtQuantizer,
     quantizing="modelbuild_rules.backends.tensorrt.steps.quantizing",
     backend="tensorrt",
-    observe=("observer", "operators", "modules", "exclude"),
+    observe=("dtype", "observer", "operators", "modules", "exclude"),
 )

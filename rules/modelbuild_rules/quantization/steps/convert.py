@@ -24,7 +24,7 @@ from modelbuild_rules.quantization.steps.linears import quantize_linears
 from modelbuild_rules.quantization.steps.prepared import Unlifted, load_ranges, prepare, unlifted
 from modelbuild_rules.quantization.steps.stored import name_by_module, remove_unused, share_again, weights_of
 
-_QUANTIZED = "quantized_decomposed."
+_QUANTIZED = ("quantized_decomposed.", "torchao.quantize_affine_float8")
 
 
 @torch.no_grad()

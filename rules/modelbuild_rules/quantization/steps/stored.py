@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 _DEQUANTIZE = (
+    "torchao.dequantize_affine_float8_non_decomposed.default",
     "quantized_decomposed.dequantize_per_channel.default",
     "quantized_decomposed.dequantize_per_tensor.default",
 )
 _SUFFIXES = ("quantized", "scale", "zero_point")
+_INPUT = ("input", "input_scale")  # of an activation, whose value is not stored
 
 
 def split_shared(module: torch.fx.GraphModule) -> dict[str, str]:
@@ -56,14 +58,16 @@ def weights_of(module: torch.fx.GraphModule) -> dict[str, str]:
 
 def name_by_module(module: torch.fx.GraphModule, weights: Mapping[str, str], copies: Mapping[str, str]) -> None:
     """Give integer weights, and the numbers that scale them, names beside the weights that they replace:
-    `features.0.weight_quantized`, `features.0.weight_scale`. torchao counts them through."""
+    `features.0.weight_quantized`, `features.0.weight_scale`, `features.0.weight_input_scale`. torchao counts them
+    through."""
     taken = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
     for node in list(module.graph.nodes):
         layer = next(iter(node.users), None)
         if str(node.target) not in _DEQUANTIZE or layer is None or layer.name not in weights:
             continue
-        for stored, suffix in zip(node.args, _SUFFIXES, strict=False):
-            if getattr(stored, "op", "") == "get_attr" and len(stored.users) == 1:
+        given = node.args[0]
+        for stored, suffix in zip(node.args, _INPUT if given.op == "call_function" else _SUFFIXES, strict=False):
+            if getattr(stored, "op", "") == "get_attr" and set(stored.users) <= {given, node}:
                 name = f"{copies.get(weights[layer.name], weights[layer.name])}_{suffix}"
                 if name not in taken:
                     taken.add(name)

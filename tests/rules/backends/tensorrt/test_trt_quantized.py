@@ -1,8 +1,9 @@
-"""Quantized operators: TensorRT takes those without zero points, with 8-bit weights in its engine. Others are left
+"""Quantized operators: TensorRT takes those without zero points, with 8-bit products in its engine. Others are left
 whole to the next backend, with their quantize and dequantize nodes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch import Tensor, nn
 
+from modelbuild.step import StepError
 from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.program.steps.lowering.quantized import quantized as quantized_nodes
@@ -85,12 +87,15 @@ WEIGHTS = CHANNELS * CHANNELS * 9 + CHANNELS * SIZE * 9 + SIZE * SIZE
 
 def quantize(folder: Path, **attributes: Any) -> Quantized:
     """Return a model that the quantizer for TensorRT quantized."""
-    given = {"observer": "histogram", "operators": [], "modules": [], "exclude": []} | attributes
+    given = {"dtype": "int8", "observer": "histogram", "operators": [], "modules": [], "exclude": []} | attributes
     quantizing = "modelbuild_rules.backends.tensorrt.steps.quantizing"
     table = {"kind": "tensorrt", "quantizing": quantizing, "attributes": given}
+    return run_quantization(folder, SOURCE, [table], samples(), inputs=(IMAGE,))
+
+
+def samples() -> list[dict[str, Any]]:
     draw = np.random.default_rng(0)
-    samples = [{"x": draw.uniform(-1, 1, (1, CHANNELS, 6, 6)).astype(np.float32)} for _ in range(4)]
-    return run_quantization(folder, SOURCE, [table], samples, inputs=(IMAGE,))
+    return [{"x": draw.uniform(-1, 1, (1, CHANNELS, 6, 6)).astype(np.float32)} for _ in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +120,79 @@ def test_an_engine_has_weights_of_8_bits(
     assert {node["backend"] for node in made.nodes} == {"tensorrt"}
     (part,) = made.plan
     program, _ = read_partition(made.folder / "partitions" / part["id"])
+    engine = bytes(memoryview(build(program, compiled).plan))
     # Kernels' code takes less than the other three bytes of each weight.
-    assert WEIGHTS < build(program, compiled).plan.nbytes < 2 * WEIGHTS
+    assert WEIGHTS < len(engine) < 2 * WEIGHTS
+    assert stored(engine, "int8") == WEIGHTS
+    assert products(engine) == [("int8", "int8")]
+
+
+def stored(engine: bytes, dtype: str) -> int:
+    """Return the bytes of an engine's constants of a type."""
+    return sum(int(match[1]) for match in _CONSTANT.finditer(engine) if match[2].decode() == dtype)
+
+
+def products(engine: bytes) -> list[tuple[str, str]]:
+    """Return the types of the operands of each matrix product in an engine."""
+    types = {match[1]: match[2].decode() for match in _TENSOR.finditer(engine)}
+    found = [re.findall(rb'"([^"]+)"', match[1])[:2] for match in _PRODUCT.finditer(engine)]
+    return [(types[one], types[other]) for one, other in found]
+
+
+# Engines of TensorRT-RTX 1.6.1 contain a readable list of their tensors and operators.
+_TENSOR = re.compile(rb'tensor=\{[^\n]* name="([^"\n]+)"[^\n]* type=(\w+) \}')
+_CONSTANT = re.compile(rb"tensor=\{[^\n]*const_payload_size=(\d+)[^\n]* type=(\w+) \}")
+_PRODUCT = re.compile(rb"fully_connected=\{[^\n]* input=\{([^\n]*?) ?\}")
+
+
+@pytest.fixture(scope="module")
+def float8(tmp_path_factory: pytest.TempPathFactory) -> Quantized:
+    return quantize(tmp_path_factory.mktemp("float8"), dtype="float8_e4m3fn")
+
+
+def test_linear_layers_of_float8_have_inputs_and_weights_of_8_bits(float8: Quantized) -> None:
+    program = float8.program()
+    state = program.state_dict
+    assert state["head.weight_quantized"].dtype == torch.float8_e4m3fn
+    assert {state[name].dtype for name in ("first.0.weight", "second.weight")} == {torch.float32}
+    weight = float8.before.program().state_dict["head.weight"]
+    scale = weight.abs().amax(1, keepdim=True) / 448
+    assert torch.equal(state["head.weight_scale"], scale)
+    # Numbers below the scale keep their digits, which PT2E's own operators would round to integers.
+    assert torch.equal(state["head.weight_quantized"].float(), (weight / scale).to(torch.float8_e4m3fn).float())
+    x = torch.rand(1, CHANNELS, 6, 6) * 2 - 1
+    expected, found = float8.before.program().module()(x), program.module()(x)
+    assert float((found - expected).norm() / expected.norm()) < 0.05
+
+
+def test_scales_of_float8_map_the_greatest_magnitude_of_all_samples(float8: Quantized) -> None:
+    class Interpreter(torch.fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            if target is torch.ops.aten.linear.default:
+                magnitudes.append(args[0].abs().amax())
+            return super().call_function(target, args, kwargs)
+
+    magnitudes: list[Tensor] = []
+    for sample in samples():
+        Interpreter(float8.before.program().module()).run(torch.from_numpy(sample["x"]))
+    assert len(magnitudes) == 4
+    scale = float8.program().state_dict["head.weight_input_scale"]
+    assert float(scale) == pytest.approx(float(max(magnitudes)) / 448, rel=1e-6)
+
+
+def test_an_engine_multiplies_float8(
+    float8: Quantized, partition: Callable[..., Any], compiled: Mapping[str, Any], tmp_path: Path
+) -> None:
+    made = partition(float8.program(), (torch.rand(1, CHANNELS, 6, 6),), tmp_path / "made")
+    assert {node["backend"] for node in made.nodes} == {"tensorrt"}
+    (part,) = made.plan
+    program, _ = read_partition(made.folder / "partitions" / part["id"])
+    engine = bytes(memoryview(build(program, {**compiled, "compute_capabilities": ["8.9", "12.0"]}).plan))
+    assert products(engine) == [("fp8_e4m3", "fp8_e4m3")]
+    assert stored(engine, "fp8_e4m3") == SIZE * SIZE
+    # The reason for which an older device is an error.
+    with pytest.raises(StepError, match="HW-specific datatypes: fp8_e4m3"):
+        build(program, {**compiled, "compute_capabilities": ["8.6"]})
 
 
 def test_layers_that_are_left_out_stay_in_floating_point(tmp_path: Path) -> None:

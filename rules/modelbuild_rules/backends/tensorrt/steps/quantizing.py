@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,15 @@ from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver, PerChan
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
+from modelbuild_rules.backends.tensorrt.steps.float8 import Float8Observer, Float8PerChannelObserver
 from modelbuild_rules.quantization.steps.quantizing import Filter, Quantizing
 
-_OPERATORS = (torch.ops.aten.conv2d.default, torch.ops.aten.linear.default)
+_LINEAR = torch.ops.aten.linear.default
+_OPERATORS = (torch.ops.aten.conv2d.default, _LINEAR)
 _OBSERVERS = {"histogram": HistogramObserver, "min_max": MinMaxObserver}
 _EPSILON = 2**-12
 
-_WEIGHT = QuantizationSpec(
+_INT8_WEIGHT = QuantizationSpec(
     dtype=torch.int8,
     quant_min=-127,
     quant_max=127,
@@ -24,23 +26,29 @@ _WEIGHT = QuantizationSpec(
     ch_axis=0,
     observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=_EPSILON),
 )
+_FLOAT8_WEIGHT = QuantizationSpec(torch.float8_e4m3fn, Float8PerChannelObserver, ch_axis=0)
+_FLOAT8_ACTIVATION = QuantizationSpec(torch.float8_e4m3fn, Float8Observer)
 
 
 class _InputsAndWeights(Quantizer):
-    """Quantizes the inputs and weights of the allowed convolutions and linear layers."""
+    """Quantizes the inputs and weights of the allowed operators."""
 
-    def __init__(self, activation: QuantizationSpec, allowed: Filter) -> None:
+    def __init__(
+        self, operators: Sequence[Any], activation: QuantizationSpec, weight: QuantizationSpec, allowed: Filter
+    ) -> None:
         super().__init__()
+        self._operators = operators
         self._activation = activation
+        self._weight = weight
         self._allowed = allowed
 
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         for node in model.graph.nodes:
-            if node.target not in _OPERATORS or Q_ANNOTATION_KEY in node.meta or not self._allowed(node):
+            if node.target not in self._operators or Q_ANNOTATION_KEY in node.meta or not self._allowed(node):
                 continue
             given, weight = node.args[:2]
             if weight.op == "get_attr":
-                specs = {given: self._activation, weight: _WEIGHT}
+                specs = {given: self._activation, weight: self._weight}
                 node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(specs, _annotated=True)
         return model
 
@@ -52,6 +60,8 @@ class _TensorrtQuantizing(Quantizing):
     operators = tuple(map(str, _OPERATORS))
 
     def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> Quantizer:
+        if attributes["dtype"] == "float8_e4m3fn":
+            return _InputsAndWeights((_LINEAR,), _FLOAT8_ACTIVATION, _FLOAT8_WEIGHT, allowed)
         activation = QuantizationSpec(
             dtype=torch.int8,
             quant_min=-128,
@@ -59,7 +69,7 @@ class _TensorrtQuantizing(Quantizing):
             qscheme=torch.per_tensor_symmetric,
             observer_or_fake_quant_ctr=_OBSERVERS[attributes["observer"]].with_args(eps=_EPSILON),
         )
-        return _InputsAndWeights(activation, allowed)
+        return _InputsAndWeights(_OPERATORS, activation, _INT8_WEIGHT, allowed)
 
 
 QUANTIZING = _TensorrtQuantizing()

@@ -1,7 +1,8 @@
 """Quantized values in TensorRT: quantize and dequantize nodes become its Q and DQ layers, which its builder fuses into
 the convolutions and products between them.
 
-TensorRT's layers have no zero points. An int8 value never leaves a partition.
+TensorRT's layers have no zero points. An 8-bit value never leaves a partition. Values are int8, by PyTorch's operators,
+or float8_e4m3fn, by torchao's, whose scales are tensors: one number, or a column for the rows of a weight.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from typing import Any, TypeGuard
 
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
+import torchao  # noqa: F401  (registers operators)
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
 from modelbuild_rules.program.steps.lowering.quantized import QUANTIZED, of_weights, quantized
 
 _OPS = torch.ops.quantized_decomposed
-QUANTIZE = (_OPS.quantize_per_tensor.default, _OPS.quantize_per_channel.default)
-DEQUANTIZE = (_OPS.dequantize_per_tensor.default, _OPS.dequantize_per_channel.default)
+_FLOAT8 = (
+    torch.ops.torchao.quantize_affine_float8_non_decomposed.default,
+    torch.ops.torchao.dequantize_affine_float8_non_decomposed.default,
+)
+QUANTIZE = (_OPS.quantize_per_tensor.default, _OPS.quantize_per_channel.default, _FLOAT8[0])
+DEQUANTIZE = (_OPS.dequantize_per_tensor.default, _OPS.dequantize_per_channel.default, _FLOAT8[1])
 _PER_CHANNEL = (QUANTIZE[1], DEQUANTIZE[1])
 
-ALONE = "its int8 values would leave the partition"
+ALONE = "its 8-bit values would leave the partition"
 _NAME = "modelbuild_quantized"
 
 
@@ -32,6 +38,8 @@ def is_quantization(node: torch.fx.Node) -> bool:
 def problem(node: torch.fx.Node, constant: Callable[[torch.fx.Node], torch.Tensor | None]) -> str:
     """Return why a quantize or dequantize node has no TensorRT layer; '' if it has one. `constant` returns the value of
     a node that is constant."""
+    if node.target in _FLOAT8:
+        return _float8_problem(node, constant)
     (scale, zero), (least, most, dtype) = node.args[1:3], node.args[-3:]
     if node.kwargs.get("out_dtype") not in (None, torch.float32):
         return "TensorRT dequantizes to float32"
@@ -43,6 +51,21 @@ def problem(node: torch.fx.Node, constant: Callable[[torch.fx.Node], torch.Tenso
     lowest = (-128,) if node.target in QUANTIZE else (-128, -127)
     if dtype is not torch.int8 or least not in lowest or most != 127:
         return "TensorRT quantizes to int8 from -128 to 127"
+    return ""
+
+
+def _float8_problem(node: torch.fx.Node, constant: Callable[[torch.fx.Node], torch.Tensor | None]) -> str:
+    given, scale = node.args[:2]
+    rest = (*node.args[2:], *node.kwargs.values())
+    if rest not in ((), (torch.float8_e4m3fn if node.target is QUANTIZE[2] else torch.float32,)):
+        return "TensorRT quantizes float32 to float8_e4m3fn"
+    assert isinstance(given, torch.fx.Node)
+    assert isinstance(scale, torch.fx.Node)
+    value = constant(scale)
+    if value is None:
+        return "TensorRT's scales are constants"
+    if value.numel() > 1 and value.shape != (given.meta["val"].shape[0], *[1] * (given.meta["val"].dim() - 1)):
+        return "TensorRT's scales are for all values, or for each row"
     return ""
 
 
@@ -124,9 +147,9 @@ def _any(nodes: Iterable[torch.fx.Node], refused: Mapping[str, str]) -> bool:
 
 
 def _is_other_quantization(node: torch.fx.Node) -> bool:
-    """Return whether a node is of torchao's operators, as ranges that each call computes."""
+    """Return whether a node is of torchao's other operators, as ranges that each call computes."""
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target.namespace == "torchao"
+    return isinstance(target, torch._ops.OpOverload) and target.namespace == "torchao" and target not in _FLOAT8
 
 
 def apart(graph: torch.fx.Graph, partitions: Iterable[Iterable[torch.fx.Node]]) -> dict[str, str]:
@@ -166,7 +189,8 @@ def _quantize(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> Any:
     from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
     given = get_trt_tensor(ctx, args[0], f"{name}_input")
-    layer = ctx.net.add_quantize(given, _scale(ctx, args[1], name), trt.int8)
+    dtype = trt.DataType.FP8 if target in _FLOAT8 else trt.int8
+    layer = ctx.net.add_quantize(given, _scale(ctx, args[1], name), dtype)
     return _named(layer, target, args, name)
 
 
@@ -174,7 +198,8 @@ def _dequantize(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> Any
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import trt
     from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
-    given = get_trt_tensor(ctx, args[0], f"{name}_input", dtype=torch.int8)
+    dtype = torch.float8_e4m3fn if target in _FLOAT8 else torch.int8
+    given = get_trt_tensor(ctx, args[0], f"{name}_input", dtype=dtype)
     layer = ctx.net.add_dequantize(given, _scale(ctx, args[1], name), trt.float32)
     return _named(layer, target, args, name)
 
@@ -193,5 +218,7 @@ def _named(layer: Any, target: Any, args: Any, name: str) -> Any:
 
     if target in _PER_CHANNEL:
         layer.axis = args[3]
+    elif target in _FLOAT8 and torch.as_tensor(args[1]).numel() > 1:
+        layer.axis = 0
     set_layer_name(layer, target, name, SourceIR.ATEN)
     return layer.get_output(0)
