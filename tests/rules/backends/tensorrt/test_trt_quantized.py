@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from modelbuild.step import StepError
 from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
+from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.quantized import quantized as quantized_nodes
 from modelbuild_rules.program.steps.partitions.files import read_partition
 from tests.rules.quantization.conftest import Quantized, run_quantization
@@ -190,7 +191,7 @@ def test_an_engine_multiplies_float8(
     engine = bytes(memoryview(build(program, {**compiled, "compute_capabilities": ["8.9", "12.0"]}).plan))
     assert products(engine) == [("fp8_e4m3", "fp8_e4m3")]
     assert stored(engine, "fp8_e4m3") == SIZE * SIZE
-    # The reason for which an older device is an error.
+    # Why an older device is an error.
     with pytest.raises(StepError, match="HW-specific datatypes: fp8_e4m3"):
         build(program, {**compiled, "compute_capabilities": ["8.6"]})
 
@@ -200,6 +201,17 @@ def test_layers_that_are_left_out_stay_in_floating_point(tmp_path: Path) -> None
     state = made.program().state_dict
     assert state["head.weight_quantized"].dtype == torch.int8
     assert state["second.weight"].dtype == torch.float32
+
+
+def test_float8_needs_tensorrt(float8: Quantized, partition: Callable[..., Any], tmp_path: Path) -> None:
+    image = (torch.rand(1, CHANNELS, 6, 6),)
+    with pytest.raises(StepError) as error:
+        partition(float8.program(), image, tmp_path / "made", {"torch_executed_ops": ["aten.addmm.default"]})
+    assert str(error.value).startswith(
+        f"{executorch_private.name()} has no portable kernel for torchao.quantize_affine_float8_non_decomposed.default"
+    )
+    assert "tensorrt: it computes with quantized values" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_integers_do_not_leave_a_partition() -> None:

@@ -67,9 +67,9 @@ def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
 
 def wrong_types(node: Any) -> str:
     """Return the types of a node's tensors, or the sizes of a convolution of volumes, if its portable kernel does not
-    support them; else ''. A node that is not in executorch's list is tried."""
+    support them; else ''. A node that is not in executorch's list is tried, unless no kernel of it can exist."""
     unlisted = unlisted_types(node)
-    return unlisted if unlisted and not runs(node) else ""
+    return unlisted if unlisted and _out_variant(node) is not None and not runs(node) else ""
 
 
 def unlisted_types(node: Any) -> str:
@@ -152,10 +152,16 @@ def has_kernel(node: Any, kernels: Collection[str]) -> bool:
     """Return whether an edge operator's out variant has a portable kernel; True for any other target."""
     if not hasattr(node.target, "to_out_variant"):
         return True
+    operator = _out_variant(node)
+    return operator is not None and _kernel(operator) in kernels
+
+
+def _out_variant(node: Any) -> Any:
+    """Return the operator that an edge operator's kernel computes; None if there is none."""
     try:
-        return _kernel(node.target.to_out_variant()) in kernels
+        return node.target.to_out_variant()
     except RuntimeError:
-        return False
+        return None
 
 
 def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], by_name: Mapping[str, Fact]) -> None:
