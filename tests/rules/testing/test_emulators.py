@@ -55,4 +55,7 @@ def test_without_an_emulator_or_its_c_library_the_reason_names_the_packages(
 
 def test_python_s_runtime_is_not_emulated() -> None:
     found = machine_for("aarch64", emulated=False)
-    assert found == Machine("needs a device with aarch64, and this machine is x86_64")
+    assert found == Machine(
+        "needs a device with aarch64, and this machine is x86_64; with 'cpp_runtime = true' qemu-aarch64 (Debian's"
+        " qemu-user and libc6-arm64-cross) would run it"
+    )

@@ -36,7 +36,8 @@ def machine_for(arch: str | None, emulated: bool) -> Machine:
     if emulator is not None and sysroot is not None:
         return Machine("", Path(emulator).name, (emulator, "-L", sysroot))
     package = f"libc6-{'arm64' if arch == 'aarch64' else 'amd64'}-cross"
-    hint = f"; qemu-{arch} (Debian's qemu-user and {package}) would run it" if emulated else ""
+    debian = f"(Debian's qemu-user and {package}) would run it"
+    hint = f"; qemu-{arch} {debian}" if emulated else f"; with 'cpp_runtime = true' qemu-{arch} {debian}"
     return Machine(f"needs a device with {arch}, and this machine is {here}{hint}")
 
 
