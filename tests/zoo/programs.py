@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
+ROOT = ZOO.parent.parent
 STACKS = ("xnnpack", "tensorrt", "cuda")
 PACKAGES = ("timm_models", "torchvision_models", "transformers_models", "own")
 
@@ -59,7 +60,7 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
     partitions = sum(each["partitions"] for each in totals.values())
     parity, reason = "", ""
     if stack == "xnnpack":
-        _add_runtime(workspace)
+        add_runtime(workspace)
         tested = _run(workspace, "test", f"{model}_test")
         not_run = [line for line in tested.stdout.splitlines() if "  NOT RUN: " in line]
         parity = "no" if tested.returncode else "not run" if not_run else "yes"
@@ -73,11 +74,17 @@ def outputs(model: str, stack: str, workspace: Path = ZOO) -> Path:
     return workspace / "modelbuild-out" / f"{stack}_device" / package / f"{name}_{stack}"
 
 
-def _add_runtime(workspace: Path) -> None:
+class RuntimeMissing(Exception):
+    """Raised with the reason why the C++ runtime can't be packed, such as that it is not built."""
+
+
+def add_runtime(workspace: Path, runtime: Path = ROOT / "build/runtime") -> None:
     """Pack the built C++ runtime into a workspace, for tests of programs with operators of a kernel library."""
     if not (workspace / "runtime.tar").exists():
-        pack = [sys.executable, ZOO.parent.parent / "runtime/archive.py", "--out", workspace / "runtime.tar"]
-        subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+        pack = [sys.executable, ROOT / "runtime/archive.py", "--build", runtime, "--out", workspace / "runtime.tar"]
+        made = subprocess.run(pack, capture_output=True, text=True)
+        if made.returncode:
+            raise RuntimeMissing(made.stderr.strip())
 
 
 def _run(workspace: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:

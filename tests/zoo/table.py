@@ -17,9 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.zoo.programs import STACKS, ZOO, Outcome, build, models
+from tests.zoo.programs import ROOT, STACKS, ZOO, Outcome, RuntimeMissing, add_runtime, build, models
 
-ROOT = ZOO.parent.parent
 KEPT = ZOO / "outcomes.json"
 PAGE = ROOT / "docs/reference/models.md"
 HEAD = ["model", *STACKS, "agrees on XNNPACK"]
@@ -36,6 +35,12 @@ def main() -> int:
     options = parser.parse_args()
     outcomes = {(each.model, each.stack): each for each in kept()}
     if not options.write:
+        if "xnnpack" in (options.stack or STACKS):
+            try:
+                add_runtime(ZOO)
+            except RuntimeMissing as missing:
+                print(missing, file=sys.stderr)
+                return 2
         for stack in options.stack or STACKS:
             for model in options.models or models():
                 if options.new and (model, stack) in outcomes:

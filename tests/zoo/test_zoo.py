@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.zoo import table
-from tests.zoo.programs import STACKS, ZOO, build, limits, models
+from tests.zoo.programs import STACKS, ZOO, add_runtime, build, limits, models
 
 SAMPLE = (("//timm_models:mobilenetv3_small_100", "xnnpack"),)
 """Programs that are built by default."""
@@ -46,6 +46,17 @@ def test_a_model_builds(model: str, stack: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("model", "stack"), REST)
 def test_a_model_builds_or_its_limit_is_known(model: str, stack: str, tmp_path: Path) -> None:
     check(model, stack, tmp_path / "zoo")
+
+
+def test_a_missing_runtime_is_one_line_before_any_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table, "add_runtime", lambda workspace: add_runtime(tmp_path, tmp_path / "build"))
+    monkeypatch.setattr(table, "build", lambda *_: pytest.fail("a program was built"))
+    monkeypatch.setattr("sys.argv", ["table.py", "--stack", "xnnpack"])
+    assert table.main() == 2
+    line = f"error: {tmp_path / 'build'}: there is no C++ runtime; expected 'make runtime' first\n"
+    assert capsys.readouterr().err == line
 
 
 def test_limits_are_of_models_of_the_zoo() -> None:
