@@ -47,7 +47,7 @@ from modelbuild_rules.program.steps.lowering.failure import library_failures
 from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
-from modelbuild_rules.program.steps.lowering.patches.dim_order import unknown_sizes_ordered
+from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
 from modelbuild_rules.program.steps.lowering.patches.planning import passes_shown
 from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.portable import (
@@ -65,6 +65,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, chec
 from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_sizes, whole_linear
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites.row_major import ROW_MAJOR
 from modelbuild_rules.program.steps.lowering.rewrites.rows import join_rows
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
 from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
@@ -209,14 +210,14 @@ def _lower_once(
     for first in partitioners[:1]:
         first.before = before
     join_rows(program, {operator for each in partitioners for operator in each.ops_to_not_decompose(program)[0]})
-    passes = [each for backend in backends.values() for each in backend.passes]
+    passes = [*ROW_MAJOR, *(each for backend in backends.values() for each in backend.passes)]
     if has_unknown_sizes(program):
         passes.append(whole_linear)
     # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
     ids = {id for backend in backends.values() for id in backend.ids}
-    with captured(ids, keep), without_repetition(), computed_once():
-        edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
+    with captured(ids, keep), without_repetition(), computed_once(), other_orders_row_major():
+        edge = to_edge_transform_and_lower(program, passes, partitioners, compile_config=config)
     if not backends:
         before(edge.exported_program())
         delegation.record_nodes(edge.exported_program())

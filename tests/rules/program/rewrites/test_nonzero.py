@@ -130,16 +130,6 @@ class TestAsEager:
         check([Case(name, (3, 4), dtype) for dtype in DTYPES])
 
 
-@pytest.mark.parametrize("name", ["nonzero", "index"])
-def test_an_input_that_lies_channels_last(
-    name: str, lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
-) -> None:
-    module = Each([Case(name, (2, 3, 2, 2))])
-    x = filled((2, 3, 2, 2), "bool", "some").contiguous(memory_format=torch.channels_last)
-    made = lower(torch.export.export(module, (x,)), tmp_path / "made")
-    assert different(execute(made.pte, [x]), module(x)) == []
-
-
 def test_sizes_that_are_known_when_it_runs(
     lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -163,7 +163,6 @@ def _to_aten(program: Any) -> None:
     module, transposition = program.graph_module, torch.ops.aten.permute_copy.default
     known = program.graph_signature.inputs_to_parameters
     parameters = {node for node in module.graph.nodes if node.op == "placeholder" and node.name in known}
-    formats = {(0, 2, 3, 1): torch.channels_last, (0, 2, 3, 4, 1): torch.channels_last_3d}
     for node in list(module.graph.nodes):
         operator = getattr(node.target, "_op", None)
         if operator is torch.ops.aten.view_copy.default or (operator is transposition and node.args[0] in parameters):
@@ -177,10 +176,9 @@ def _to_aten(program: Any) -> None:
             copy.args, copy.kwargs = (node,), {"memory_format": torch.contiguous_format}
             program.graph_signature.replace_all_uses(node.name, copy.name)  # it may be a buffer's new value
         elif getattr(operator, "namespace", "") == "dim_order_ops":
-            order = tuple(node.kwargs.get("dim_order") or ())
             others = {key: value for key, value in node.kwargs.items() if key != "dim_order"}
             node.target = aten_operator(node.target)
-            node.kwargs = {**others, "memory_format": formats.get(order, torch.contiguous_format)}
+            node.kwargs = {**others, "memory_format": torch.contiguous_format}
     module.recompile()
 
 

@@ -1,7 +1,10 @@
-"""Find the order of dimensions of tensors whose sizes depend on values.
+"""Find the order of dimensions of tensors whose sizes depend on values, and of those in an order that ExecuTorch lacks.
 
 ExecuTorch sorts a tensor's strides. It can't compare the strides (n, 1) of a matrix with n columns, since n may be 0.
 Each order is right then, so the order for every n above 1 is taken.
+
+It knows row-major order and torch.channels_last, and fails on others, such as torch.channels_last_3d. Copies to these
+are made in row-major order, as rewrites/row_major.py makes them all.
 
 Private names of executorch are patched temporarily; executorch_private.py lists them. Of torch: torch.SymInt.node
 (expr), checked on torch 2.14.0.
@@ -16,7 +19,7 @@ from unittest.mock import patch
 
 import torch
 from executorch.exir import tensor
-from executorch.exir.passes import replace_view_copy_with_view_pass
+from executorch.exir.passes import dim_order_ops_registry, memory_format_ops_pass, replace_view_copy_with_view_pass
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 _USERS = (tensor, replace_view_copy_with_view_pass)
@@ -42,6 +45,26 @@ def unknown_sizes_ordered() -> Iterator[None]:
     with ExitStack() as stack:
         for module in _USERS:
             stack.enter_context(patch.object(module, "dim_order_from_stride", ordered))
+        yield
+
+
+@contextmanager
+def other_orders_row_major() -> Iterator[None]:
+    """Let executorch make copies in row-major order while the context lasts, if it does not know the order."""
+    order, kind = memory_format_ops_pass.get_dim_order, dim_order_ops_registry.get_memory_format
+
+    def get_dim_order(asked: Any, dimensions: int) -> Any:
+        known = asked in (None, torch.preserve_format, torch.contiguous_format, torch.channels_last)
+        return order(asked, dimensions) if known else list(range(dimensions))
+
+    def get_memory_format(asked: Any) -> Any:
+        known = asked is None or list(asked) in (list(range(len(asked))), [0, 2, 3, 1])
+        return kind(asked) if known else torch.contiguous_format
+
+    with (
+        patch.object(memory_format_ops_pass, "get_dim_order", get_dim_order),
+        patch.object(dim_order_ops_registry, "get_memory_format", get_memory_format),
+    ):
         yield
 
 

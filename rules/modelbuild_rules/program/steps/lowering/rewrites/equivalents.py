@@ -7,7 +7,7 @@
 | searchsorted and bucketize of two types | the same of one type, which holds both |
 | bicubic interpolation with antialiasing | products with matrices of weights |
 | the questions of `torch._check` whether all or some values are true | `any` |
-| alias, such as a slice of everything | its tensor: the kernel of the copy refuses tensors in channels-last order |
+| alias, such as a slice of everything | its tensor |
 """
 
 from __future__ import annotations

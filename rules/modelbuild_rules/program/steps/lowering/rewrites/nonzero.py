@@ -8,9 +8,7 @@ to the flat input, its only column is copied to the contiguous layout, and the c
 executorch 1.4.1 and 1.5.1.
 
 The portable kernel of `index` counts a mask from its beginning for each element that it finds, so its time grows with
-the square of the mask's size. With a channels-last mask it also returns wrong elements, or fails. So masks become the
-indices of their elements, and tensors of four or more dimensions are first copied to the contiguous layout. Seen in
-executorch 1.4.1 and 1.5.1.
+the square of the mask's size. So masks become the indices of their elements. Seen in executorch 1.4.1 and 1.5.1.
 """
 
 from __future__ import annotations
@@ -92,8 +90,6 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     def index(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
         if not _has_mask(indices):
             return NotImplemented
-        if x.dim() >= 4:
-            x = _row_by_row(x)
         given = [each for each in indices if each is not None]
         if len(given) == 1:
             (mask,) = given

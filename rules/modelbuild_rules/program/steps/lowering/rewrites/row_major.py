@@ -1,0 +1,106 @@
+"""Let all tensors of an edge program lie in row-major order.
+
+torch.channels_last gives tensors another order in memory: copies that ask for it, weights that have it, and results of
+convolutions with these. Most of ExecuTorch's kernels expect the same order of all their tensors, many only row-major
+order. Some refuse others when the program runs (error 0x12), some compute wrong values. Seen in executorch 1.4.1.
+
+Backends choose orders inside partitions themselves, and lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import eq
+from typing import Any
+
+import torch
+from executorch.exir.dialects._ops import ops
+from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult, ExportPass
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.passes.infra.pass_base import PassResult
+
+
+class _RowMajorGraph(ExportPass):
+    """Replaces the orders of inputs and copies, and computes those of all results again."""
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
+        nodes = [node for graph in graphs for node in graph.nodes]
+        inputs = [node for node in nodes if node.op == "placeholder" and _has_order(node.meta.get("val"))]
+        copies = [node for node in nodes if node.kwargs != _row_major(node.kwargs)]
+        if not inputs and not copies:
+            return PassResult(graph_module, False)
+        for node in inputs:
+            node.meta["val"] = _empty(node.meta["val"])
+        for node in copies:
+            node.kwargs = _row_major(node.kwargs)
+            _bypass(node)
+        return super().call(graph_module)
+
+
+class _RowMajorConstants(ExportedProgramPassBase):
+    """Copies the constants that have another order."""
+
+    def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+        stored = (exported_program.state_dict, exported_program.constants)
+        if not any(_has_order(each) for values in stored for each in values.values()):
+            return ExportedProgramPassResult(exported_program, False)
+        made = ExportedProgram(
+            root=exported_program.graph_module,
+            graph=exported_program.graph,
+            graph_signature=exported_program.graph_signature,
+            state_dict={name: _copied(each) for name, each in exported_program.state_dict.items()},
+            range_constraints=exported_program.range_constraints,
+            module_call_graph=exported_program.module_call_graph,
+            constants={name: _copied(each) for name, each in exported_program.constants.items()},
+            verifiers=exported_program.verifiers,
+        )
+        return ExportedProgramPassResult(made, True)
+
+
+_COPY = ops.edge.dim_order_ops._clone_dim_order.default
+
+ROW_MAJOR = (_RowMajorGraph(), _RowMajorConstants())
+"""The passes, in this order."""
+
+
+def _row_major(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an operator, with row-major order if they name another."""
+    order = arguments.get("dim_order")
+    return {**arguments, "dim_order": list(range(len(order)))} if order else dict(arguments)
+
+
+def _bypass(copy: Node) -> None:
+    """Let operators read what a copy reads, if only the order differed. An output stays a copy, of another operator:
+    XNNPACK's code refuses a partition of only a copy without a change."""
+    source = copy.args[0]
+    if not isinstance(source, Node) or source.meta["val"].dtype != copy.meta["val"].dtype:
+        return
+    for user in list(copy.users):
+        if user.op != "output":
+            user.replace_input_with(copy, source)
+    if not copy.users:
+        copy.graph.erase_node(copy)
+    else:
+        copy.target, copy.kwargs = _COPY, {"dim_order": copy.kwargs["dim_order"]}
+
+
+def _has_order(value: Any) -> bool:
+    """Return whether this is a tensor that may lie in another order. Dimensions of size 1 count, as for executorch."""
+    if not isinstance(value, Tensor):
+        return False
+    return not all(map(statically_known_true, map(eq, value.stride(), _empty(value).stride())))
+
+
+def _empty(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _copied(value: Any) -> Any:
+    if not _has_order(value):
+        return value
+    copied = value.detach().clone(memory_format=torch.contiguous_format)
+    return torch.nn.Parameter(copied, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copied
