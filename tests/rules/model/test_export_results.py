@@ -100,3 +100,9 @@ def test_an_object_that_no_container_is(refusal: Callable[..., str]) -> None:
         "forward of m/net.py:Net returns a Other in 'cache.0'; expected tensors, numbers, and containers that"
         " torch.utils._pytree.register_pytree_node knows"
     )
+
+
+def test_a_text(refusal: Callable[..., str]) -> None:
+    assert refusal(KINDS.replace("RETURNED", "{'logits': a, 'mode': 'fast'}")).startswith(
+        "forward of m/net.py:Net returns a str in 'mode'; expected tensors, numbers, and containers"
+    )

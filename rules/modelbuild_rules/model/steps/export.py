@@ -120,7 +120,7 @@ def _method(params: ModelParams) -> str:
 def _checked(result: Any, method: str) -> Any:
     """Return a result in plain containers. Raises StepError if it contains an object that no program can return."""
     for name, value in named_leaves(result):
-        if not isinstance(value, (torch.Tensor, *SYMBOLIC, bool, int, float, str, type(None))):
+        if not isinstance(value, (torch.Tensor, *SYMBOLIC, bool, int, float, type(None))):
             raise StepError(
                 f"{method} returns a {type(value).__name__} in '{name}'; expected tensors, numbers, and"
                 " containers that torch.utils._pytree.register_pytree_node knows"
