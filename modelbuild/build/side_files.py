@@ -28,14 +28,14 @@ def build_side_files(
 ) -> tuple[ExitCode, Mapping[str, tuple[bytes, ...]]]:
     """Build the files of the requested targets, and of all of them although some fail. Returns the contents of those
     that are no folders, by the targets' labels. Raises ModelbuildError for errors before any action runs, and
-    UsageError with the text `nothing` if no target has such files."""
+    UsageError with the text `nothing` if no target has such files, and none was skipped for an error."""
     started = time.monotonic()
     make_root(workspace.root / OUTPUT_FOLDER)
 
     def work(request: Request, reporter: Reporter) -> tuple[ExitCode, Mapping[str, tuple[bytes, ...]]]:
         plan = make_plan(workspace, request, reporter)
         found = [(target, files) for target in plan.targets for each in target.providers if (files := files_of(each))]
-        if not found:
+        if not found and not plan.incomplete:
             raise UsageError(nothing)
         return _once(workspace, request, plan, found, reporter, started)
 
