@@ -21,6 +21,13 @@ class Bad(nn.Module):
         y = torch.erfinv(y)
         y = torch.digamma(y)
         return torch.linalg.inv(x[:2, :2])[0, 0] + y
+
+
+class Unbounded(nn.Module):
+    def forward(self, x):
+        counts = torch.bincount(x.long().flatten())
+        more = torch.bincount(x[0].long())
+        return counts, more, torch.erfinv(x)
 """
 BUILD = """
 [[torch_model]]
@@ -43,7 +50,7 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    build = STACK + BUILD.format("good", "Good") + BUILD.format("bad", "Bad")
+    build = STACK + BUILD.format("good", "Good") + BUILD.format("bad", "Bad") + BUILD.format("unbounded", "Unbounded")
     files = {"MODELBUILD.toml": "", "BUILD.toml": build, "net.py": NET}
     return Workspace(tmp_path_factory.mktemp("checked"), files)
 
@@ -90,3 +97,11 @@ def test_errors_in_the_declarations_of_all_programs(built: Workspace) -> None:
     assert "nothing to check" not in ended.err
     assert "error: other/BUILD.toml:" in ended.err
     assert "//other:far was not built: the error at other/BUILD.toml:" in ended.err
+
+
+def test_sizes_without_a_bound_hide_no_other_reason(built: Workspace) -> None:
+    ended = built.run("check", "//:unbounded")
+    assert ended.code == 1
+    assert "aten.erfinv.default (node aten_erfinv_default at net.py:22; xnnpack: no such" in ended.err
+    for line in (20, 21):
+        assert f"at net.py:{line}): a size of its result depends on values and has no upper bound" in ended.err

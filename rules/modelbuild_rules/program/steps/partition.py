@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from safetensors.torch import load_file
 
-from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild.step import Progress, Step, StepError, ignore_progress
 from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
@@ -151,8 +151,12 @@ def lower(
         program = backend.prepare(program)
     if has_complex_scalars(program):
         program = _rewritten(program, Unfit(frozenset(), complex=True))
-    bound_sizes(program)
     failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}
+    try:
+        bound_sizes(program)
+    except StepError as unbounded:
+        others = _problems(check, partial(_lower_once, program, entries, backends, folder, failed_nodes, progress))
+        raise StepError("; ".join([*others, str(unbounded)])) from None
     passes = count(1)
     fit: Callable[[Any], None] = partial(check_fit, entries=entries, backends=backends)
     while True:
@@ -222,6 +226,22 @@ def _lower_once(
         before(edge.exported_program())
         delegation.record_nodes(edge.exported_program())
     return edge, delegation, partitions
+
+
+def _problems(check: Callable[[Any], None], lower: Callable[..., Any]) -> list[str]:
+    """Return what `check` finds in a program with sizes that have no bound, if executorch can decompose it."""
+
+    def checked(edge: Any) -> None:
+        check(edge)
+        raise _Failed(0, {})
+
+    try:
+        lower([checked])
+    except StepError as problem:
+        return [str(problem)]
+    except Exception:  # of executorch, or the end of the check: the sizes are the problem
+        return []
+    return []
 
 
 def _rewritten(program: Any, unfit: Unfit) -> Any:

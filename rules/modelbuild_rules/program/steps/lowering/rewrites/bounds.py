@@ -28,9 +28,10 @@ aten = torch.ops.aten
 
 
 def bound_sizes(ep: ExportedProgram) -> None:
-    """Give each size that depends on values the least upper bound that is known. Raises StepError for the first node
-    that makes a size without one."""
+    """Give each size that depends on values the least upper bound that is known. Raises StepError for nodes
+    that make sizes without one."""
     makers: dict[Any, torch.fx.Node] = {}
+    unbounded: dict[torch.fx.Node, str] = {}
     for module in ep.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             own = node.meta.get("unbacked_bindings", {})
@@ -42,7 +43,9 @@ def bound_sizes(ep: ExportedProgram) -> None:
                 elif (place := _REPEATS.get(_name(node.target))) is not None and size.node.expr in own:
                     _bound(ep, size, _sum(ep, node.args[place]))
                 if _upper(size) is None and (made := _unbounded(size, makers)):
-                    raise StepError(_text(made))
+                    unbounded[made] = _text(made)
+    if unbounded:
+        raise StepError("; ".join(unbounded.values()))
 
 
 def _sizes(node: torch.fx.Node) -> list[torch.SymInt]:
