@@ -155,7 +155,8 @@ def lower(
     try:
         bound_sizes(program)
     except StepError as unbounded:
-        others = _problems(check, partial(_lower_once, program, entries, backends, folder, failed_nodes, progress))
+        once = partial(_lower_once, program, entries, backends, (folder, common), failed_nodes, progress)
+        others = _problems(check, once)
         raise StepError("; ".join([*others, str(unbounded)])) from None
     passes = count(1)
     fit: Callable[[Any], None] = partial(check_fit, entries=entries, backends=backends)

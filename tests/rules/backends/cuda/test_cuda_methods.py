@@ -135,6 +135,7 @@ def run_methods(lowering: Any, compile_to: Any, pieces: Path, tmp_path: Path) ->
             text=True,
         )
         assert done.returncode == 0, done.stderr[-4000:]
+        assert "WARNING" not in done.stderr
         return [torch.tensor(json.loads(line)) for line in done.stdout.splitlines()[-len(calls) :]]
 
     run.compiled = compiled  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def generate(
         missing = missing_kernels(graph, CudaBackend.get_supported_fallback_kernels())
         if missing:
             raise StepError(missing)
-        made.source = f"{wrapper}\n{kernels}"
+        made.source = _quiet(f"{wrapper}\n{kernels}")
         made.kernels = _kernels(graph, autotuners)
         originals = graph.allocated_constant_name
         made.constants = tuple(
@@ -149,6 +150,15 @@ def _float32(precision: str) -> Iterator[None]:
     finally:
         for kind, usual in zip(kinds, before, strict=True):
             kind.fp32_precision = usual
+
+
+def _quiet(source: str) -> str:
+    """Return a wrapper's source without a message that its library would print whenever it is loaded with constants of
+    the delegate's: there is nothing to fold at runtime. Raises ValueError if the source lacks it."""
+    made, count = re.subn(r"if \(!initialization\) \{\s*std::cerr << [^}]*;\s*\}", "", source)
+    if count != 1:
+        raise ValueError(f"the wrapper has the message about constant folding {count} times, not once")
+    return made
 
 
 def _to_aten(program: Any) -> None:
