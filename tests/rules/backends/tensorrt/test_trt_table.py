@@ -111,6 +111,18 @@ CASES: Mapping[str, Case] = {
         lambda: (image(),),
         None,
     ),
+    "pooling_of_one_image": (
+        lambda: Function(
+            lambda x: (
+                F.max_pool2d(x, 3, 1, 1, ceil_mode=True) + F.avg_pool2d(x, 3, 1, 1),
+                F.adaptive_avg_pool2d(x, 4),
+                F.max_pool1d(x[0], 2) + F.avg_pool1d(x[0], 2),
+                F.max_pool3d(x[None], (1, 2, 2)) + F.avg_pool3d(x[None], (1, 2, 2)),
+            )
+        ),
+        lambda: (image()[0],),
+        None,
+    ),
     "attention": (lambda: Attention(whole=False), lambda: (torch.randn(1, 8, 32),), None),
     "transformer_block": (Attention, lambda: (torch.randn(1, 8, 32),), None),
     # The numbers that a sum with fewer dimensions adds are in one row, not in each.

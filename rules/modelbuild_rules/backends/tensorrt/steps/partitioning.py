@@ -12,7 +12,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine.bisection import node_at_fa
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, ConversionError, build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.partitioner import BACKEND, TensorrtPartitioner
-from modelbuild_rules.backends.tensorrt.steps.engine.pooling import round_down
+from modelbuild_rules.backends.tensorrt.steps.engine.pooling import in_batches, round_down
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
@@ -34,10 +34,11 @@ class _TensorrtPartitioning(Partitioning):
     unrolls = 16
 
     def prepare(self, program: Any) -> Any:
-        """Rewrite max poolings to the form that has a converter, and complex numbers to pairs of real ones."""
+        """Rewrite poolings to the forms that have a converter, and complex numbers to pairs of real ones."""
         program = in_real_arithmetic(program)
         for module in program.graph_module.modules():
             if isinstance(module, torch.fx.GraphModule):
+                in_batches(module)
                 round_down(module)
         return program
 

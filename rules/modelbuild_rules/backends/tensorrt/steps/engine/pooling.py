@@ -1,4 +1,4 @@
-"""Rewrite max poolings to the only form with a torch_tensorrt converter: rounded down, not dilated."""
+"""Rewrite poolings to the forms with a torch_tensorrt converter: of batches; maxima rounded down, and not dilated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 aten = torch.ops.aten
 
 _POOLING = {aten.max_pool1d.default: 1, aten.max_pool2d.default: 2, aten.max_pool3d.default: 3}
+_MEANS = {aten.avg_pool1d.default: 1, aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
 WITH_INDICES = {
     aten.max_pool2d_with_indices.default: aten.max_pool2d.default,
     aten.max_pool3d_with_indices.default: aten.max_pool3d.default,
@@ -29,6 +30,26 @@ def round_down(module: torch.fx.GraphModule) -> None:
             node.args = node.args[:5]
             if any(missing):
                 _pad(module.graph, node, missing)
+    module.recompile()
+
+
+def in_batches(module: torch.fx.GraphModule) -> None:
+    """Give poolings of one image, without a dimension of the batch, a batch of one."""
+    for node in list(module.graph.nodes):
+        dimensions = {**_POOLING, **_MEANS}.get(node.target)
+        if dimensions is None or node.args[0].meta["val"].dim() != dimensions + 1:
+            continue
+        image, result = node.args[0], node.meta["val"]
+        with module.graph.inserting_before(node):
+            batch = module.graph.call_function(aten.unsqueeze.default, (image, 0))
+        with module.graph.inserting_after(node):
+            whole = module.graph.call_function(aten.squeeze.dims, (node, [0]))
+        node.replace_all_uses_with(whole)
+        node.replace_input_with(image, batch)
+        whole.args = (node, [0])
+        batch.meta = {**node.meta, "val": image.meta["val"].unsqueeze(0)}
+        whole.meta = {**node.meta}
+        node.meta = {**node.meta, "val": result.unsqueeze(0)}
     module.recompile()
 
 
