@@ -117,7 +117,7 @@ Constants::~Constants() = default;
 
 Error Constants::load(const std::string& key, const NamedDataMap& data, int device, const Owner& owner,
                       const std::string& name, std::unique_ptr<Constants>* result) {
-  auto list = data.get_data(key.c_str());
+  auto list = data.get_data(key);
   if (!list.ok()) {
     ET_LOG(Error, "%s: the program has no data '%s'", name.c_str(), key.c_str());
     return Error::InvalidProgram;
@@ -144,7 +144,7 @@ Error Constants::add(const std::string& text, const NamedDataMap& data, int devi
            name.c_str(), line.state.c_str());
     return Error::NotSupported;
   }
-  auto bytes = data.get_data(line.key.c_str());
+  auto bytes = data.get_data(line.key);
   if (!bytes.ok()) {
     ET_LOG(Error, "%s: neither the program nor its .ptd, if any, has the data '%s'", name.c_str(), line.key.c_str());
     return Error::InvalidExternalData;
