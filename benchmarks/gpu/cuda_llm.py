@@ -235,8 +235,9 @@ def quantize(module: Any, bits: int) -> None:
         if isinstance(layer, torch.nn.Linear):
             half = 2 ** (bits - 1)
             groups = layer.weight.float().unflatten(1, (-1, 32) if bits == 4 else (1, -1))
-            scale = (groups.abs().amax(2, keepdim=True) / (half - 0.5)).to(layer.weight.dtype).float()
-            layer.weight.copy_(((groups / scale).round().clamp(-half, half - 1) * scale).flatten(1))
+            scale = (groups.abs().amax(2, keepdim=True) / (half - 0.5)).to(layer.weight.dtype)
+            rounded = (groups * (1 / scale).float()).round()  # as torchao does, whose inverse has the weights' type
+            layer.weight.copy_((rounded.clamp(-half, half - 1) * scale.float()).flatten(1))
 
 
 def decoded(

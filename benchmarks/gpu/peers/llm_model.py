@@ -82,14 +82,14 @@ class Llm(nn.Module):
 
 
 def make(layers: int, vocabulary: int, precision: str, constant: bool) -> nn.Module:
-    """Return the model in "fp32" or "fp16". Its parameters are constants, or random and rounded to multiples of about
-    their deviation, so that they compress."""
+    """Return the model in "fp32" or "fp16". Each of its parameters is a constant of its own, since equal ones would be
+    in memory once; or they are random and rounded to multiples of about their deviation, so that they compress."""
     torch.manual_seed(0)
     module = Llm(layers, vocabulary).eval()
     with torch.no_grad():
-        for each in module.parameters():
+        for number, each in enumerate(module.parameters()):
             if constant:
-                each.fill_(1 / math.sqrt(each.numel()))
+                each.fill_((1 + number / 1024) / math.sqrt(each.numel()))
             elif each.dim() > 1:
                 step = 2.0 ** round(math.log2(float(each.std())))
                 each.copy_((each / step).round() * step)
