@@ -236,7 +236,8 @@ def quantize(module: Any, bits: int) -> None:
             half = 2 ** (bits - 1)
             groups = layer.weight.float().unflatten(1, (-1, 32) if bits == 4 else (1, -1))
             scale = (groups.abs().amax(2, keepdim=True) / (half - 0.5)).to(layer.weight.dtype)
-            rounded = (groups * (1 / scale).float()).round()  # as torchao does, whose inverse has the weights' type
+            # As torchao does: with 4 bits, the inverse of the scale has the weights' type.
+            rounded = (groups * (1 / scale).float() if bits == 4 else groups / scale.float()).round()
             layer.weight.copy_((rounded.clamp(-half, half - 1) * scale.float()).flatten(1))
 
 
