@@ -18,13 +18,16 @@ from tests.program_build import program_build
 @pytest.fixture
 def analysed(tmp_path: Path) -> Callable[..., Analyzer]:
     """Return the result of analysing //:program, whose stack has these backends (tables of TOML); its model is never
-    read."""
+    read. With `method`, it is the only one of the program's methods."""
 
-    def analyse(*backends: str, capability: str = "8.6") -> Analyzer:
+    def analyse(*backends: str, capability: str = "8.6", method: str = "") -> Analyzer:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
         device = f'compute_capability = ["{capability}"]'
-        (tmp_path / "BUILD.toml").write_text(program_build(", ".join(backends), "net.py:Net", device=device))
+        text = program_build(", ".join(backends), "net.py:Net", device=device)
+        if method:
+            text = text.replace('model = ":model"', f'methods = {{ {method} = ":model" }}')
+        (tmp_path / "BUILD.toml").write_text(text)
         rules = load_rules(tmp_path, ())
         analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
         analyzer.analyze(Label("", "program"))

@@ -100,6 +100,7 @@ class Backend(Extension):
     device        facts of the device (fields of DeviceTarget) that decide the bytes of a compiled partition
     tools         distributions whose versions decide the bytes of a compiled partition
     examples      true if the partition step runs the program on example inputs
+    common        true if its partitions of a program with several methods have constants and state in common
     """
 
     partitioning: str = ""
@@ -108,6 +109,7 @@ class Backend(Extension):
     compile: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     examples: bool = False
+    common: bool = False
 
     @property
     def is_catch_all(self) -> bool:
