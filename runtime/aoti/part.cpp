@@ -95,33 +95,31 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
       part->library_->output_count(part->container_, &part->outputs_) != 0) {
     return Error::DelegateInvalidCompatibility;
   }
-  if (keys.constants.empty()) {
-    if (const Error error = part->load_weights(keys.weights, data); error != Error::Ok) return error;
-  }
   part->io_ = std::make_unique<cuda::DeviceIo>(part->name_, device, part->inputs_ + part->outputs_);
   *result = std::move(part);
   return Error::Ok;
 }
 
-// Makes the container, with the constants that it has in common with others, if any.
+// Makes the container, with weights of its own or with the constants that it has in common with others.
 Error Part::create(const Keys& keys, const NamedDataMap& data, const Owner& owner) {
   const std::string where = "cuda:" + std::to_string(device_);
-  AotiError made = 0;
+  const auto started = [&](AotiError made) {
+    if (made != 0) ET_LOG(Error, "%s: the compiled library does not start on %s", name_.c_str(), where.c_str());
+    return made == 0 ? Error::Ok : Error::DelegateInvalidCompatibility;
+  };
   if (keys.constants.empty()) {
-    made = library_->create(&container_, 1, where.c_str(), nullptr);
-  } else {
-    if (library_->create_with_constants == nullptr) {
-      ET_LOG(Error, "%s: the compiled library takes no constants of others", name_.c_str());
-      return Error::DelegateInvalidCompatibility;
-    }
-    const Error error = Constants::load(keys.constants, data, device_, owner, name_, &constants_);
-    if (error != Error::Ok) return error;
-    const std::vector<NamedTensor> tensors = constants_->tensors();
-    made = library_->create_with_constants(&container_, 1, where.c_str(), nullptr, tensors.data(), tensors.size());
+    const Error error = started(library_->create(&container_, 1, where.c_str(), nullptr));
+    return error == Error::Ok ? load_weights(keys.weights, data) : error;
   }
-  if (made == 0) return Error::Ok;
-  ET_LOG(Error, "%s: the compiled library does not start on %s", name_.c_str(), where.c_str());
-  return Error::DelegateInvalidCompatibility;
+  if (library_->create_with_constants == nullptr) {
+    ET_LOG(Error, "%s: the compiled library takes no constants of others", name_.c_str());
+    return Error::DelegateInvalidCompatibility;
+  }
+  const Error error = Constants::load(keys.constants, data, device_, owner, name_, &constants_);
+  if (error != Error::Ok) return error;
+  const std::vector<NamedTensor> tensors = constants_->tensors();
+  return started(
+      library_->create_with_constants(&container_, 1, where.c_str(), nullptr, tensors.data(), tensors.size()));
 }
 
 // Copies the weights from the mapped file to the GPU, without a copy on the host.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from tests.rules.quantization.changes import SAMPLES, Row, edited
 from tests.workspace_builder import Workspace
 
 NET = """
@@ -22,14 +21,6 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.two(self.one(x).relu()).softmax(-1)
-"""
-SAMPLES = """
-import numpy as np
-
-
-def samples(count):
-    for number in range(count):
-        yield {"x": np.random.uniform(-1, 1, (2, 8)).astype(np.float32)}
 """
 BUILD = """
 [[torch_model]]
@@ -80,15 +71,6 @@ EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
 MODULES, CALIBRATE, CONVERT = (f"//:int8#{step}" for step in ("modules", "calibrate", "convert"))
 PARTITION, COMPILE, EMIT = (f"//:program#{step}" for step in ("partition", "compile:p0", "emit"))
 PROGRAM = {PARTITION, COMPILE, EMIT, TEST}
-
-
-def edited(name: str, old: str, new: str) -> Callable[[Workspace], None]:
-    return lambda workspace: workspace.edit(name, old, new)
-
-
-class Row(NamedTuple):
-    change: Callable[[Workspace], None]
-    ran: set[str]
 
 
 TABLE = {

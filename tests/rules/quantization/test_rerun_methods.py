@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from tests.rules.quantization.changes import SAMPLES, Row, edited
 from tests.workspace_builder import Workspace
 
 NET = """
@@ -25,14 +25,6 @@ class Net(nn.Module):
 
     def classify(self, x):
         return self.head(torch.tanh(self.backbone(x)))
-"""
-SAMPLES = """
-import numpy as np
-
-
-def samples(count):
-    for number in range(count):
-        yield {"x": np.random.uniform(-1, 1, (2, 8)).astype(np.float32)}
 """
 BUILD = """
 [[torch_model]]
@@ -85,15 +77,6 @@ def program(methods: Iterable[str] = METHODS) -> set[str]:
     """Return the ids of the actions that make a program from methods that changed."""
     compiled = {f"//:program#compile:{method}.p0" for method in methods}
     return {*of("program", "partition", methods), *compiled, "//:program#plan", "//:program#emit"}
-
-
-def edited(name: str, old: str, new: str) -> Callable[[Workspace], None]:
-    return lambda workspace: workspace.edit(name, old, new)
-
-
-class Row(NamedTuple):
-    change: Callable[[Workspace], None]
-    ran: set[str]
 
 
 TABLE = {

@@ -13,7 +13,7 @@ from executorch.exir.tensor import scalar_type_enum
 
 from modelbuild.step import Progress, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
-from modelbuild_rules.backends.cuda.steps.generate.weights import blob
+from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, blob
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
@@ -51,7 +51,10 @@ def compile(
     needed = check(library, attributes["target"])
     code = library.read_bytes()
     key = f"{hashlib.sha256(code).hexdigest()}_so_blob"
-    processed, named = (weights_file if common is None else weights_list)(generated, common or {})
+    if common is None:
+        processed, named = weights_file(generated.constants)
+    else:
+        processed, named = weights_list(generated.constants, common)
     (folder / PROCESSED).write_text(f"{key}\n{processed}")
     write_named(folder, [NamedBytes(key, code, 1, False), *named])
     about = {
@@ -71,22 +74,22 @@ def compile(
     return generated
 
 
-def weights_file(generated: Generated, _: Mapping[str, str]) -> tuple[str, list[NamedBytes]]:
+def weights_file(constants: Sequence[Constant]) -> tuple[str, list[NamedBytes]]:
     """Return the second line of the delegate's blob, and the weights as one entry. Keys and layout are those of
     AotiBackend.preprocess (executorch/backends/aoti/aoti_backend.py)."""
-    weights = bytes(blob(generated.constants))
+    weights = bytes(blob(constants))
     key = f"{hashlib.sha256(weights).hexdigest()}_weights_blob"
     return key, [NamedBytes(key, weights, 1, True)]
 
 
-def weights_list(generated: Generated, changed: Mapping[str, str]) -> tuple[str, list[NamedBytes]]:
+def weights_list(constants: Sequence[Constant], changed: Mapping[str, str]) -> tuple[str, list[NamedBytes]]:
     """Return the second and third line of the delegate's blob, and each constant as an entry of its own, so that it is
     there once for several partitions. The second line is empty: other delegates than the runtime's refuse the blob
     instead of giving each partition a state of its own. The third is the key of the list (runtime/aoti/constants.hpp):
     a line for each constant. `changed`: qualified names of changed buffers, by their names in the program."""
     lines = []
     named = {}
-    for each in generated.constants:
+    for each in constants:
         data = each.storage()
         key = f"{hashlib.sha256(data).hexdigest()}_constant"
         named[key] = NamedBytes(key, data, 1, True)
