@@ -14,10 +14,10 @@ CI = ("products", "attentions")
 REST = (
     *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "attention_dynamic", "vit", "cnn", "depthwise"),
     "class_token",
-    *("convolutions", "convolutions_3d", "norms", "cache", "cell", "stream", "mixed", "topk", "sums"),
+    *("convolutions", "convolutions_3d", "norms", "cache", "cell", "stream", "mixed", "topk", "sort", "sums"),
     *("spectrum", "denoised", "larger", "resnet18"),
 )
-COMPILED = ("attention_bf16", "mlp_bf16", "sort")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
+COMPILED = ("attention_bf16", "mlp_bf16")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
 
 pytestmark = pytest.mark.xdist_group("cuda")
 

@@ -9,6 +9,16 @@ static launch_fn on_launch;
 
 void emu_on_launch(launch_fn f) { on_launch = f; }
 
+/* ExecuTorch's kernel for sorts is CUDA code: a callback sorts. */
+typedef int (*sort_fn)(void *given, int stable, int64_t dim, int descending, void **values, void **places);
+static sort_fn on_sort;
+
+void emu_on_sort(sort_fn f) { on_sort = f; }
+int aoti_torch_cuda_sort_stable(void *given, int32_t *stable, int64_t dim, int32_t descending, void **values,
+                                void **places) {
+  return on_sort ? on_sort(given, stable && *stable, dim, descending, values, places) : 1;
+}
+
 int cuModuleLoadData(void **module, const void *image) {
   unsigned magic = *(const unsigned *)image;
   if (magic != 0xBA55ED50u) { /* a fat binary */

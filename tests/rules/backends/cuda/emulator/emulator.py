@@ -81,11 +81,11 @@ class Launcher:
         self._check = MemoryCheck(self._allocations)
         self._check.install()
         _copy_broadcasts()
-        self._driver = ctypes.CDLL(str(libraries / DRIVER), ctypes.RTLD_GLOBAL)
+        self.driver = ctypes.CDLL(str(libraries / DRIVER), ctypes.RTLD_GLOBAL)
         numbers = [ctypes.c_uint] * 4
         kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, *numbers, ctypes.POINTER(ctypes.c_void_p))
         self._callback = kind(self._launch)
-        self._driver.emu_on_launch(self._callback)
+        self.driver.emu_on_launch(self._callback)
 
     def _launch(self, name: bytes, x: int, y: int, z: int, threads: int, arguments: Any) -> None:
         try:

@@ -88,7 +88,7 @@ int cudaPointerGetAttributes(struct attributes *a, const void *p) {
   return 0;
 }
 
-/* Kernels in the shims themselves (sort, random numbers) cannot be run: they fail. */
+/* Kernels in the shims themselves (random numbers) cannot be run: they fail. driver.c has the one for sorts. */
 #define FAILS(name) int name(void) { fprintf(stderr, "emulator: no " #name "\n"); return 999; }
 FAILS(__cudaGetKernel) FAILS(__cudaLaunchKernel) FAILS(__cudaPopCallConfiguration) FAILS(__cudaPushCallConfiguration)
 FAILS(cudaFuncGetAttributes) FAILS(cudaLaunchKernelExC) FAILS(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)

@@ -36,6 +36,7 @@ def corrections() -> Iterator[tuple[Any, str, Any]]:
     yield heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles
     yield heuristics.MMTemplateConfigMixin, "get_extra_kwargs", _with_tf32
     yield InductorChoices, "can_fuse_vertical", apart(InductorChoices.can_fuse_vertical)
+    yield lowering, "sort_fallback", _contiguous(lowering.sort_fallback)
     for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
         corrected = _with_atomic_int64(getattr(utils, name))
         for module in (utils, lowering, decomposition):
@@ -65,6 +66,17 @@ def _with_tf32(self: Any, kernel_inputs: Any, op_name: str) -> dict[str, Any]:
     """Return more options of a product's template. Inductor takes TF32 for large products alone, as cuBLAS does; the
     others would be computed without tensor cores, at a fifteenth of the speed."""
     return {"ALLOW_TF32": torch.backends.cuda.matmul.fp32_precision == "tf32"}
+
+
+def _contiguous(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for "leave this sort to a library" that gives it a contiguous tensor. ExecuTorch's kernel
+    takes no other."""
+    from torch._inductor import ir
+
+    def left(x: Any, **options: Any) -> Any:
+        return original(ir.ExternKernel.require_contiguous(x), **options)
+
+    return left
 
 
 def _with_atomic_int64(original: Callable[..., bool]) -> Callable[..., bool]:

@@ -30,6 +30,7 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten.histc.default: histogram,
         aten._embedding_bag.default: embedding_bag,
         aten._embedding_bag_forward_only.default: embedding_bag,
+        aten.topk.default: topk,
     }
 
 
@@ -38,6 +39,32 @@ def reduces(node: torch.fx.Node) -> bool:
     if aten_operator(node.target) is not aten.scatter_reduce.two:
         return True
     return (node.args[4] if len(node.args) > 4 else node.kwargs["reduce"]) in ("sum", "mean")
+
+
+def sorts(node: torch.fx.Node) -> bool:
+    """Return whether a node is a topk that is to be a sort.
+
+    ExecuTorch's kernel for topk finds one value after another, and has code for each: with a thousand, LLVM needs more
+    than ten minutes. It computes in float32, and has a block of threads for a row, whose length it needs to know.
+    """
+    if aten_operator(node.target) is not aten.topk.default:
+        return False
+    x: Tensor = node.all_input_nodes[0].meta["val"]
+    dim = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", -1)
+    count, row = node.args[1], x.shape[dim] if x.dim() else 1
+    known = isinstance(count, int) and isinstance(row, int)
+    return not known or count > _FEW or row > _ROW or x.dtype in (torch.int32, torch.int64)
+
+
+_FEW, _ROW = 64, 4096
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """Return aten.topk by a sort, in which of equal values the first is first."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
+    values, places = torch.sort(x.movedim(dim, -1), dim=-1, descending=largest, stable=True)
+    return values[..., :k].movedim(-1, dim), places[..., :k].movedim(-1, dim)
 
 
 def scatter_mean(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:

@@ -23,6 +23,7 @@ OPTIONS: Mapping[str, Any] = {
     "max_autotune": False,
     "max_autotune_gemm": True,
     "aot_inductor.emit_multi_arch_kernel": True,
+    "size_asserts": False,  # of results of ExecuTorch's kernels: by a function that the delegate lacks
 }
 
 
@@ -162,7 +163,8 @@ def _quiet(source: str) -> str:
 
 
 def _to_aten(program: Any) -> None:
-    """Replace dim-order operators by ATen's, and each view by a reshape.
+    """Replace dim-order operators by ATen's, each view by a reshape, and a topk that is to be a sort by ATen's, which
+    ExecuTorch's passes leave.
 
     Inductor may choose other strides than the edge program, so that a view may need a copy. A transposed parameter is
     read where it is. For operators that copy a part of a tensor, which Inductor lacks, the copy becomes a node of its
@@ -170,12 +172,15 @@ def _to_aten(program: Any) -> None:
     """
     import torch
 
+    from modelbuild_rules.backends.cuda.steps.generate.decompositions import sorts
+
     module, transposition = program.graph_module, torch.ops.aten.permute_copy.default
     known = program.graph_signature.inputs_to_parameters
     parameters = {node for node in module.graph.nodes if node.op == "placeholder" and node.name in known}
     for node in list(module.graph.nodes):
         operator = getattr(node.target, "_op", None)
-        if operator is torch.ops.aten.view_copy.default or (operator is transposition and node.args[0] in parameters):
+        transposed = operator is transposition and node.args[0] in parameters
+        if operator is torch.ops.aten.view_copy.default or transposed or sorts(node):
             node.target = aten_operator(node.target)
         elif operator in (torch.ops.aten.slice_copy.Tensor, torch.ops.aten.select_copy.int):
             node.target = aten_operator(node.target)
