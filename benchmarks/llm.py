@@ -88,8 +88,8 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 
 [[torch_model]]
 name = "model"
-entry = "llm.py:Llm"
-srcs = ["llm.py"]
+entry = "module.py:Llm"
+srcs = ["module.py"]
 seed = 0
 
 [torch_model.methods.prefill]
@@ -148,7 +148,7 @@ def main() -> None:
         folder: Path = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "MODELBUILD.toml").write_text("")
-        (folder / "llm.py").write_text(MODULE.replace("LAYERS", str(options.layers)))
+        (folder / "module.py").write_text(MODULE.replace("LAYERS", str(options.layers)))
         (folder / "BUILD.toml").write_text(BUILD)
         if options.peer:
             export_peer(folder, options.weights)
@@ -173,18 +173,20 @@ def timed(name: str, command: Sequence[str], folder: Path) -> dict[str, float]:
     return {"seconds": seconds, "memory_mb": memory}
 
 
-def quantized_module(folder: Path, weights: str) -> Any:
-    """Return the module with torchao's weights for XNNPACK."""
+def quantized_module(folder: Path, weights: str, load: Callable[[Any], None] | None = None) -> Any:
+    """Return the module with torchao's weights for XNNPACK. `load` sets the module's weights, which are random else."""
     import torch
     from torchao.quantization import quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig
 
     sys.path.insert(0, str(folder))
-    from llm import Llm  # type: ignore[import-not-found]
+    from module import Llm  # type: ignore[import-not-found]
 
     torch.manual_seed(0)
     module = Llm().eval()
+    if load:
+        load(module)
     kinds = {"int8": (torch.int8, PerAxis(0)), "int4": (torch.int4, PerGroup(32))}
     dtype, granularity = kinds[weights]
     config = Int8DynamicActivationIntxWeightConfig(weight_dtype=dtype, weight_granularity=granularity)

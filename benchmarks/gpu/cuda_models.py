@@ -62,6 +62,7 @@ def write_calls(folder: Path, label: str, workspace: Path) -> None:
     import torch
     from torch.utils._pytree import tree_leaves
 
+    from modelbuild_rules.model.steps.eager.call import arguments
     from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
     from modelbuild_rules.model.steps.eager.module import make_module
     from modelbuild_rules.model.steps.eager.results import plain
@@ -75,7 +76,8 @@ def write_calls(folder: Path, label: str, workspace: Path) -> None:
     for call in CALLS:
         given = example_inputs(params["inputs"], params["dynamic"], 100 * call, {})
         with torch.no_grad():
-            result = tree_leaves(plain(module(*given)))
+            args, kwargs = arguments(module, params, given)
+            result = tree_leaves(plain(module(*args, **kwargs)))
         for kind, tensors in (("in", given), ("out", result)):
             for name, tensor in zip(names[kind], tensors, strict=True):
                 np.save(folder / f"call.{call}.{kind}.{name}.npy", tensor.numpy())

@@ -40,19 +40,103 @@ def types(made: Quantized, operator: str) -> list[str]:
     return [str(node.meta["val"].dtype).removeprefix("torch.") for node in nodes]
 
 
-def check(made: Quantized, tolerance: float) -> None:
-    x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
+def check(made: Quantized, tolerance: float, *given: torch.Tensor) -> None:
+    given = given or (torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1,)
     from modelbuild_rules.model.steps.exported.program import load_program
 
-    before = load_program(made.before.folder / "program", made.before.folder / "weights").module()(x)
-    after = made.program().module()(x)
+    before = load_program(made.before.folder / "program", made.before.folder / "weights").module()(*given)
+    after = made.program().module()(*given)
     for one, other in zip(_tensors(before), _tensors(after), strict=True):
         assert one.dtype == other.dtype
         torch.testing.assert_close(one.float(), other.float(), rtol=0, atol=tolerance)
 
 
 def _tensors(found: Any) -> list[torch.Tensor]:
+    if isinstance(found, torch.Tensor):
+        return [found]
     return list(found.values()) if isinstance(found, dict) else list(found)
+
+
+NORMALIZED = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+    def forward(self, x):
+        y = self.first(x) + x
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.last(y)
+"""
+ROTATED = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 4)
+        self.register_buffer("speeds", torch.tensor([[1.0, 0.9, 0.7, 0.3]]))
+    def forward(self, x):
+        angles = torch.matmul(torch.arange(1900, 1908)[:, None].float(), self.speeds)
+        return self.last(x * angles.cos())
+"""
+MASKED = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+    def forward(self, x, kept):
+        y = self.first(x)[None]
+        mask = torch.where(kept[None, None] > 0, 0.0, torch.finfo(torch.float32).min)
+        return nn.functional.scaled_dot_product_attention(y, y, y, mask)[0]
+"""
+ROWS = {"name": "x", "shape": [8, 8], "dtype": "float32", "range": [-1, 1]}
+X = torch.linspace(-2, 2, 64).view(8, 8)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_squares_of_large_values_stay_in_float32(quantize: Callable[..., Quantized], dtype: str) -> None:
+    made = quantize(NORMALIZED, half(dtype=dtype), inputs=[ROWS])
+    assert types(made, "aten.linear.default") == [dtype, dtype]
+    for operator in ("aten.pow.Tensor_Scalar", "aten.mean.dim", "aten.rsqrt.default"):
+        assert types(made, operator) == ["float32"]
+    check(made, 0.01 if dtype == "float16" else 0.05, X * 1000)
+
+
+def test_angles_of_positions_are_computed_in_float32(quantize: Callable[..., Quantized]) -> None:
+    made = quantize(ROTATED, half(), inputs=[{**ROWS, "shape": [8, 4]}])
+    assert types(made, "aten.matmul.default") == ["float32"]
+    assert types(made, "aten.linear.default") == ["float16"]
+    check(made, 5e-3, X[:, :4])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rows_of_a_mask_that_hide_everything_are_finite(quantize: Callable[..., Quantized], dtype: str) -> None:
+    inputs = [ROWS, {"name": "kept", "shape": [8, 8], "dtype": "int64", "range": [0, 1]}]
+    made = quantize(MASKED, half(dtype=dtype), inputs=inputs)
+    assert types(made, "aten.scaled_dot_product_attention.default") == [dtype]
+    kept = torch.ones(8, 8, dtype=torch.int64)
+    check(made, 2e-3 if dtype == "float16" else 2e-2, X, kept.tril())
+    assert torch.isfinite(made.program().module()(X, kept * 0)).all()
+
+
+def test_pixels_of_a_camera_are_convolved_in_half_precision(quantize: Callable[..., Quantized]) -> None:
+    camera = """
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+    def forward(self, x):
+        return self.conv(x.float() / 255)
+"""
+    inputs = [{"name": "x", "shape": [1, 3, 8, 8], "dtype": "uint8", "range": [0, 255]}]
+    made = quantize(camera, half(), inputs=inputs)
+    assert types(made, "aten.conv2d.default") == ["float16"]
+    check(made, 2e-3, torch.arange(192, dtype=torch.uint8).view(1, 3, 8, 8))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

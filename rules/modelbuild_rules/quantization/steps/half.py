@@ -13,24 +13,46 @@ import torch
 
 from modelbuild_rules.quantization.steps.quantizing import Filter, Quantizing
 
+PRECISE = frozenset(
+    {
+        *("acos", "asin", "cdist", "cosh", "cosine_similarity", "cumprod", "cumsum", "dist", "erfinv", "exp", "exp2"),
+        *("expm1", "linalg_vector_norm", "log", "log10", "log1p", "log2", "logsumexp", "norm", "pow", "prod"),
+        *("reciprocal", "renorm", "rsqrt", "sinh", "softplus", "square", "std", "sum", "tan", "var", "var_mean"),
+    }
+)
+"""Operators that stay in float32, as in torch.autocast: their results leave the range of float16, or lose precision.
+Normalizations and softmax are not among them: their kernels compute in float32, and their results are small."""
+
+LAYERS = frozenset({"linear", "scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+"""Besides convolutions and products of matrices, operators that are in half precision whatever they read."""
+
+MATRICES = frozenset({"addmm", "baddbmm", "bmm", "dot", "einsum", "matmul", "mm", "mv"})
+
 
 class _Half(Quantizing):
+    """Operators whose inputs were in float32 for precision stay so until the next layer. What is computed from integers
+    and buffers alone, such as angles of positions and masks, is computed in float32, too, and converted for its users.
+    """
+
     def rewrite(
         self, attributes: Mapping[str, Any], module: torch.fx.GraphModule, mutable: Collection[str], allowed: Filter
     ) -> None:
         dtype = getattr(torch, attributes["dtype"])
         changed: set[torch.fx.Node] = set()
+        wide = _Wide(module, mutable)
         made: dict[tuple[torch.fx.Node, torch.dtype], torch.fx.Node] = {}
         for node in list(module.graph.nodes):
+            wide.see(node)
             if node.target is operator.getitem and node.args[0] in changed:
                 changed.add(node)
                 node.meta["val"] = _converted(node.meta["val"], dtype)
                 continue
-            taken = node.op == "call_function" and allowed(node) and _takes(node, dtype)
+            taken = node.op == "call_function" and allowed(node) and node not in wide and _takes(node, dtype)
             for each in node.all_input_nodes:
                 if taken and _type(each) == torch.float32:
                     if not _store(module, each, dtype, mutable):
-                        node.replace_input_with(each, _cast(module, node, each, dtype, made))
+                        limited = each in wide.exact and each.op != "get_attr"
+                        node.replace_input_with(each, _cast(module, node, each, dtype, made, limited))
                 elif not taken and each in changed:
                     node.replace_input_with(each, _cast(module, node, each, torch.float32, made))
             if taken:
@@ -41,6 +63,43 @@ class _Half(Quantizing):
                 node.kwargs = {name: dtype if each is torch.float32 else each for name, each in node.kwargs.items()}
         module.graph.eliminate_dead_code()
         module.recompile()
+
+
+class _Wide:
+    """The nodes that stay in float32; `exact` are those that depend on no data but integers and buffers."""
+
+    def __init__(self, module: torch.fx.GraphModule, mutable: Collection[str]) -> None:
+        self.exact: set[torch.fx.Node] = set()
+        self._precise: set[torch.fx.Node] = set()
+        self._constants = {name for name, _ in module.named_buffers(remove_duplicate=False)} - set(mutable)
+
+    def __contains__(self, node: torch.fx.Node) -> bool:
+        return node in self.exact or node in self._precise
+
+    def see(self, node: torch.fx.Node) -> None:
+        """Decide on a node, after those before it."""
+        if node.op == "get_attr" and node.target in self._constants:
+            self.exact.add(node)
+        if node.op != "call_function":
+            return
+        name = _name(node)
+        given = [each for each in node.all_input_nodes if any(map(_is_floating, _members(each.meta.get("val"))))]
+        layer = name in LAYERS or "conv" in name
+        follows = any(each in self._precise for each in given) and not (layer or name in MATRICES)
+        if all(each in self.exact for each in given) and not layer:
+            self.exact.add(node)
+        elif name in PRECISE or follows:
+            self._precise.add(node)
+
+
+def _name(node: torch.fx.Node) -> str:
+    """Return an operator's name without its overload, such as "linear"."""
+    target = node.target
+    return target._schema.name.partition("::")[2] if isinstance(target, torch._ops.OpOverload) else ""
+
+
+def _is_floating(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _takes(node: torch.fx.Node, dtype: torch.dtype) -> bool:
@@ -89,11 +148,19 @@ def _cast(
     node: torch.fx.Node,
     dtype: torch.dtype,
     made: dict[tuple[torch.fx.Node, torch.dtype], torch.fx.Node],
+    limited: bool = False,
 ) -> torch.fx.Node:
-    """Return the conversion of a node's result, added before its first user."""
+    """Return the conversion of a node's result, added before its first user. `limited`: numbers that the type does not
+    have, such as -1e9 in a mask, become its greatest or least one, not an infinity, of which softmax may make NaN."""
     if (node, dtype) not in made:
         with module.graph.inserting_before(user):
-            cast = module.graph.call_function(torch.ops.aten.to.dtype, (node, dtype))
+            given = node
+            if limited:
+                most = torch.finfo(dtype).max
+                given = module.graph.call_function(torch.ops.aten.clamp.default, (node, -most, most))
+                given.meta = {**user.meta, "val": node.meta["val"]}
+                given.meta.pop("rewritten", None)
+            cast = module.graph.call_function(torch.ops.aten.to.dtype, (given, dtype))
         cast.meta = {**user.meta, "val": _converted(node.meta["val"], dtype)}
         cast.meta.pop("rewritten", None)
         made[node, dtype] = cast
