@@ -44,8 +44,9 @@ release: venv
 tidy: runtime
 	find runtime rules -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy --config-file=runtime/.clang-tidy -p build/runtime --quiet
 
-# One process more than jobs, since some tests wait for timers and servers.
-test: lint runtime tidy $(CASD)
+# The checks run beside each other. One process more than jobs, since some tests wait for timers and servers.
+test: venv
+	$(MAKE) --jobs=$(JOBS) --output-sync=target lint tidy $(CASD)
 	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-all: $(SERVERS)

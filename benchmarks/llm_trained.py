@@ -67,11 +67,13 @@ def write_workspace(folder: Path, gguf: Path) -> Any:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    save_file({name: weight.detach().contiguous() for name, weight in model.named_parameters()}, folder / "model.st")
+    save_file(
+        {name: weight.detach().contiguous() for name, weight in model.named_parameters()}, folder / "model.safetensors"
+    )
     (folder / "MODELBUILD.toml").write_text("")
     module = MODULE.replace("LAYERS", str(model.config.num_hidden_layers))
     (folder / "module.py").write_text(module.replace("tie_word_embeddings=True", CONFIG))
-    (folder / "BUILD.toml").write_text(BUILD.replace("seed = 0", 'weights = { model = "model.st" }') + FLOAT)
+    (folder / "BUILD.toml").write_text(BUILD.replace("seed = 0", 'weights = { model = "model.safetensors" }') + FLOAT)
     return AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
 
 
@@ -83,7 +85,7 @@ def compare(folder: Path, tokenizer: Any, kinds: Sequence[str]) -> None:
     import modelbuild_runtime
 
     sys.path.insert(0, str(folder))
-    weights = load_file(folder / "model.st")
+    weights = load_file(folder / "model.safetensors")
 
     def load(module: Any) -> None:
         module.model.load_state_dict(weights, strict=False)  # without the last layer, which is the embeddings'

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ import numpy as np
 
 REPOSITORY = Path(__file__).parents[2]
 CALLS = (1, 2, 3)
-REPEAT, WARMUP = 300, 30
-LIMIT, MEMCHECK_LIMIT = 60, 240  # seconds for one program
+REPEAT = 300  # runs that are timed; a thirtieth of them, if the calls take more than SLOW seconds
+LIMIT, MEMCHECK_LIMIT, SLOW = 60, 240, 3  # seconds for one program
 ALLOWED = 1e-3  # of an output's greatest change from one call to another
 SANITIZER = ["compute-sanitizer", "--tool", "memcheck"]
 
@@ -130,7 +131,9 @@ def run(pieces: Path, out: Path, memcheck: bool) -> int:
 def compared(folder: Path) -> Row:
     """Run a program's calls one after another, and compare their outputs; then time its first call."""
     row = Row(folder.name)
+    began = time.monotonic()
     once = modelbuild_run(folder, ["--output-dir", str(folder / "out")], LIMIT)
+    seconds = time.monotonic() - began
     if once.returncode:
         row.problem = once.stderr.strip()[-300:].replace("\n", " ")
         return row
@@ -145,7 +148,8 @@ def compared(folder: Path) -> Row:
         row.difference = float(np.max([row.difference, difference]))
         row.change = float(np.max([row.change, change]))
     row.right &= row.change > 0  # constants would agree whatever the program computes
-    timed = modelbuild_run(folder, ["--json", f"--repeat={REPEAT}", f"--warmup={WARMUP}"], LIMIT, calls=CALLS[:1])
+    repeat = REPEAT if seconds < SLOW else REPEAT // 30
+    timed = modelbuild_run(folder, ["--json", f"--repeat={repeat}", f"--warmup={repeat // 10}"], LIMIT, calls=CALLS[:1])
     if timed.returncode:
         row.problem = timed.stderr.strip()[-300:].replace("\n", " ")
     else:

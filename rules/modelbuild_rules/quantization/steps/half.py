@@ -51,8 +51,7 @@ class _Half(Quantizing):
             for each in node.all_input_nodes:
                 if taken and _type(each) == torch.float32:
                     if not _store(module, each, dtype, mutable):
-                        limited = each in wide.exact and each.op != "get_attr"
-                        node.replace_input_with(each, _cast(module, node, each, dtype, made, limited))
+                        node.replace_input_with(each, _cast(module, node, each, dtype, made, each in wide.exact))
                 elif not taken and each in changed:
                     node.replace_input_with(each, _cast(module, node, each, torch.float32, made))
             if taken:
@@ -133,7 +132,8 @@ def _store(module: torch.fx.GraphModule, node: torch.fx.Node, dtype: torch.dtype
         return False
     owner, _, leaf = str(node.target).rpartition(".")
     parent = module.get_submodule(owner)
-    value = getattr(parent, leaf).detach().to(dtype)
+    most = torch.finfo(dtype).max
+    value = getattr(parent, leaf).detach().clamp(-most, most).to(dtype)  # as in _cast
     if leaf in dict(parent.named_parameters(recurse=False)):
         setattr(parent, leaf, torch.nn.Parameter(value, requires_grad=False))
     else:
