@@ -95,7 +95,7 @@ $(LOCKED):
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/setuptools.lock
 	$(PIP) install --quiet --no-deps --require-hashes --requirement $(VENV)/setuptools.lock
-	$(PIP) install --no-deps --require-hashes --no-build-isolation --use-pep517 --requirement requirements.lock
+	$(PIP) install --no-compile --no-deps --require-hashes --no-build-isolation --use-pep517 --requirement requirements.lock
 	$(PIP) check
 	@touch $@
 

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from modelbuild.step import Step
 from modelbuild_rules.program.steps import emit
+from modelbuild_rules.program.steps.linking import shared_state
+from modelbuild_rules.program.steps.linking.link import read_file
 
 HERE = Path(__file__).parent
 LENGTH, WIDTH = 8, 64
@@ -37,6 +39,9 @@ SIGNATURES: dict[str, Any] = {
         "outputs": [SUM],
     },
 }
+
+OUTSIDE = ("aten.index_copy.default", "aten.index_put.default")
+"""Operators that leave the state outside of parts, if the backend excludes them."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cuda")]
 
@@ -73,19 +78,21 @@ def exported(method: str) -> Any:
     return torch.export.export(module, (torch.rand(1, WIDTH), torch.tensor([4])))
 
 
-@pytest.fixture
-def run_methods(lowering: Any, compile_to: Any, pieces: Path, tmp_path: Path) -> Any:
-    """Compiles a program whose methods are Sum's, each with the number of its module, and makes calls of it."""
+@pytest.fixture(params=[()])
+def run_methods(request: pytest.FixtureRequest, lowering: Any, compile_to: Any, pieces: Path, tmp_path: Path) -> Any:
+    """Compiles a program whose methods are Sum's, each with the number of its module, and makes calls of it. Its
+    parameter is `exclude_ops` of the backend."""
+    backends = [lowering.cuda(min_block_size=1, exclude_ops=request.param), lowering.PORTABLE]
     lowered = {
-        method: lowering(exported(method), [lowering.cuda()], several_methods=True, shares_state=True)
+        method: lowering(exported(method), backends, several_methods=True, shares_state=True)
         for method in ("prefill", "decode")
     }
     kernels: dict[str, Any] = {}
-    compiled = {}
+    compiled: dict[str, list[Path]] = {}
     for method, each in lowered.items():
-        (part,) = each.plan
-        kernels |= compile_to(each.folder / "partitions" / part["id"], tmp_path / method)
-        compiled[method] = tmp_path / method / "compiled"
+        compiled[method] = [tmp_path / method / part["id"] / "compiled" for part in each.plan]
+        for part in each.plan:
+            kernels |= compile_to(each.folder / "partitions" / part["id"], tmp_path / method / part["id"])
     (pieces / "kernels.json").write_text(json.dumps(kernels))
 
     def emitted(modules: Mapping[str, int]) -> None:
@@ -99,7 +106,7 @@ def run_methods(lowering: Any, compile_to: Any, pieces: Path, tmp_path: Path) ->
                     "residual": tuple(lowered[source[method]].folder / "residual" for method in modules),
                     "report": tuple(lowered[source[method]].folder / "report.json" for method in modules),
                     "signature": tuple(tmp_path / f"{source[method]}.json" for method in modules),
-                    "parts": tuple(compiled[source[method]] for method in modules),
+                    "parts": tuple(folder for method in modules for folder in compiled[source[method]]),
                 },
                 outputs={
                     "pte": pieces / "program.pte",
@@ -107,7 +114,9 @@ def run_methods(lowering: Any, compile_to: Any, pieces: Path, tmp_path: Path) ->
                     "signature": pieces / "signature.json",
                 },
                 params={
-                    "partitions": [f"{method}.p0" for method in modules],
+                    "partitions": [
+                        f"{method}.{part['id']}" for method in modules for part in lowered[source[method]].plan
+                    ],
                     "methods": list(modules),
                     "modules": list(modules.values()),
                     "sidecars": {},
@@ -155,25 +164,51 @@ def test_methods_of_one_module_have_one_state_and_their_weights_once(run_methods
         ("decode", token, 4),
         ("decode_other", token, 7),
     ]
-    found = run_methods(modules, *calls)
+    check_results(run_methods(modules, *calls), calls)
+    check_sizes(run_methods)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("run_methods", [OUTSIDE], indirect=True)
+def test_their_state_may_be_outside_of_the_parts(run_methods: Any) -> None:
+    """The buffer is in memory of the CPU, and what parts compute in memory of the GPU."""
+    calls = [("prefill", torch.rand(3, WIDTH), None), ("decode", torch.rand(1, WIDTH), 3)]
+    check_results(run_methods({"prefill": 0, "decode": 0}, *calls), calls)
+
+
+def test_a_state_on_the_cpu_has_its_arena_before_those_of_gpus(lowering: Any) -> None:
+    backends = [lowering.cuda(min_block_size=1, exclude_ops=OUTSIDE), lowering.PORTABLE]
+    made = lowering(exported("decode"), backends, several_methods=True, shares_state=True)
+    (plan,) = read_file(made.folder / "residual/program.pte")[0].executionPlan
+    sizes = list(plan.nonConstBufferSizes)
+    assert len(sizes) == 4
+    assert sizes[shared_state.ARENA] == 4 * LENGTH * WIDTH
+    assert [each.bufferIdx for each in plan.nonConstBufferDevice] == [3]
+    tensors = [value.val for value in plan.values if type(value.val).__name__ == "TensorT"]
+    named = {each.extraTensorInfo.fullyQualifiedName: each for each in tensors if each.extraTensorInfo}
+    (kept,) = (each for name, each in named.items() if name == b"kept")
+    assert kept.allocationInfo.memoryId == shared_state.ARENA
+    assert {each.allocationInfo.memoryId for each in tensors if each.allocationInfo} == {1, 2, 3}
+
+
+def check_results(found: list[Tensor], calls: list[Any]) -> None:
     own, other = Sum(0).eval(), Sum(0).eval()
     with torch.no_grad():
         for result, (method, x, position) in zip(found, calls, strict=True):
             module = other if method.endswith("_other") else own
             expected = module.prefill(x) if position is None else module.decode(x, torch.tensor([position]))
             torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
-    check_sizes(run_methods)
 
 
 def check_sizes(run_methods: Any) -> None:
     """The program is as large as its parts without what they have in common."""
     named = {
         method: {each["key"]: each["file"] for each in json.loads((folder / "named.json").read_text())}
-        for method, folder in run_methods.compiled.items()
+        for method, (folder,) in run_methods.compiled.items()
     }
     common = {key for key in named["prefill"].keys() & named["decode"].keys() if key.endswith("_constant")}
-    sizes = sorted((run_methods.compiled["prefill"] / named["prefill"][key]).stat().st_size for key in common)
+    sizes = sorted((run_methods.compiled["prefill"][0] / named["prefill"][key]).stat().st_size for key in common)
     assert sizes == [4 * WIDTH, 4 * LENGTH * WIDTH, 4 * WIDTH * WIDTH]  # bias, kept, weight
     written = (run_methods.pieces / "program.pte").stat().st_size
-    parts = sum(file.stat().st_size for folder in run_methods.compiled.values() for file in folder.iterdir())
+    parts = sum(file.stat().st_size for (folder,) in run_methods.compiled.values() for file in folder.iterdir())
     assert written < parts - sum(sizes) + 8192

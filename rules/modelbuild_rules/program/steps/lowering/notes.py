@@ -48,14 +48,17 @@ def _unrolled_cells(program: ExportedProgram, facts: Sequence[Fact]) -> Iterator
 
 
 def _loops_on_cpu(facts: Sequence[Fact]) -> Iterator[str]:
-    """Yield a note for each recurrent net in a program for a GPU."""
-    nets: dict[str | None, list[Fact]] = {}
-    for fact in facts:
-        if fact.tag is None and fact.op in recurrent_operators.NAMES:
-            nets.setdefault(fact.origin, []).append(fact)
-    for loops in nets.values():
-        count = f"{len(loops)} loops of a recurrent net run" if len(loops) > 1 else "the loop of a recurrent net runs"
-        yield (
-            f"{count} on the CPU ({named(loops[0].name, loops[0].origin)}), because no backend on the GPU has loops;"
-            " its inputs and results are copied between GPU and CPU"
-        )
+    """Yield a note if a program for a GPU has recurrent nets."""
+    loops = [fact for fact in facts if fact.tag is None and fact.op in recurrent_operators.NAMES]
+    if not loops:
+        return
+    nets = len({fact.origin for fact in loops})
+    first = named(loops[0].name, loops[0].origin)
+    where = first if nets == 1 else f"the first is {first}"
+    of = "a recurrent net" if nets == 1 else f"{nets} recurrent nets"
+    count = f"{len(loops)} loops of {of} run" if len(loops) > 1 else f"the loop of {of} runs"
+    theirs = "its" if nets == 1 else "their"
+    yield (
+        f"{count} on the CPU ({where}), because no backend on the GPU has loops; {theirs} inputs and results are copied"
+        " between GPU and CPU"
+    )

@@ -1,4 +1,8 @@
-"""The buffers of a method that shares its state with other methods of its program."""
+"""The buffers of a method that shares its state with other methods of its program.
+
+Private of executorch, checked on 1.4.1: the members `non_const_buffer_sizes` and `non_const_buffer_device` of a planned
+graph's `meta`. Not patched.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,49 @@ from modelbuild.step import StepError
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import MethodState
+
+
+ARENA = 2
+"""The arena of state: after that of activations, before those of GPUs."""
+
+
+class _StatePlanning(MemoryPlanningPass):
+    """Plan activations as executorch does, and then changed buffers one after another in an arena of their own.
+    executorch's own option for it refuses methods with memory of a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__(alloc_mutable_buffers=False)
+        self._planned: list[tuple[Any, Any]] = []
+
+    def run(self, graph_module: Any, graph_signature: Any = None) -> Any:
+        self._planned.append((graph_module, graph_signature))
+        return super().run(graph_module, graph_signature)
+
+    def run_multimethod(self) -> None:
+        for module, signature in self._planned:
+            specs = {id(each): each for node in module.graph.nodes for each in _specs(node.meta.get("spec"))}
+            for spec in specs.values():
+                if spec.mem_id is not None and spec.mem_id >= ARENA:
+                    spec.mem_id += 1
+            devices = module.meta.get("non_const_buffer_device") or []
+            for device in devices:
+                device.buffer_idx += device.buffer_idx >= ARENA
+            size = 0
+            changed = set(signature.buffers_to_mutate.values())
+            for node in module.graph.nodes:
+                if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in changed:
+                    (spec,) = _specs(node.meta["spec"])
+                    spec.realign(self.alignment)
+                    spec.mem_id, spec.mem_offset = ARENA, size
+                    size += spec.allocated_memory
+            module.meta["non_const_buffer_sizes"].insert(ARENA, size)
+
+
+def _specs(planned: Any) -> list[Any]:
+    """Return the tensors' plans of a node."""
+    if isinstance(planned, (list, tuple)):
+        return [each for one in planned for each in _specs(one)]
+    return [planned] if hasattr(planned, "mem_id") else []
 
 
 class StateBuffers:
@@ -53,6 +100,6 @@ class StateBuffers:
                 " 'device_io'; expected no 'device_io', or the state as inputs and outputs"
             )
         return {
-            "memory_planning_pass": MemoryPlanningPass(share_mutable_buffers=True),
+            "memory_planning_pass": _StatePlanning(),
             "emit_mutable_buffer_names": True,
         }
