@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -29,7 +29,7 @@ def validate(
         return schema.model_validate_json(text)
     except ValidationError as error:
         details, path = _choose_error([(each, _path(raw, each)) for each in error.errors(include_url=False)], locate)
-        raise LoadingError(_line(rule, name, schema, raw, details, path), locate(path)) from None
+        raise LoadingError(_line(rule, name, schema, details, path), locate(path)) from None
     except Exception as error:  # a bug in a validator
         if _raised_in(error) == BUILT_IN:
             raise
@@ -100,13 +100,13 @@ def _path(raw: object, details: ErrorDetails) -> Path:
     return tuple(path)
 
 
-def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], details: ErrorDetails, path: Path) -> str:
+def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path: Path) -> str:
     what = _dotted(path)
     last = str(path[-1]) if path else ""
     kind = details["type"]
     if kind == "extra_forbidden":
         owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}'"
-        return f"unknown attribute '{last}' of {owner}{did_you_mean(last, _fields(schema, raw, details['loc']))}"
+        return f"unknown attribute '{last}' of {owner}{did_you_mean(last, _fields(schema, details['loc']))}"
     if kind == "missing" and isinstance(path[-1], int):
         return (
             f"attribute '{_dotted(path[:-1])}': expected more than {_items(path[-1])}, got {_shown(details['input'])}"
@@ -133,20 +133,21 @@ def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], det
     return f"attribute '{what}': expected {message}, got {_shown(details['input'])}"
 
 
-def _fields(schema: type[BaseModel], raw: object, loc: tuple[str | int, ...]) -> list[str]:
-    """Return the attributes that are allowed in the place of an unknown one."""
-    known: dict[str, None] = {}
-    frontier: list[type[BaseModel]] = [schema]
-    seen: set[type[BaseModel]] = set()
-    while frontier:
-        model = frontier.pop(0)
-        if model in seen:
-            continue
-        seen.add(model)
-        known.update(dict.fromkeys(info.alias or field for field, info in model.model_fields.items()))
-        if len(loc) > 1:
-            frontier += [m for info in model.model_fields.values() for m in _models(info.annotation)]
-    return list(known)
+def _fields(schema: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
+    """Return the attributes that are allowed in the place of an unknown one, at pydantic's location."""
+    models: list[type[BaseModel]] = [schema]
+    for part in loc[:-1]:
+        fields = [info for model in models for name, info in model.model_fields.items() if part in (name, info.alias)]
+        if fields:
+            models = [model for info in fields for model in _models(info.annotation)]
+        else:  # an index, a key, or the name of a branch of a union
+            models = [model for model in models if part in _names(model)] or models
+    return list(dict.fromkeys(info.alias or name for model in models for name, info in model.model_fields.items()))
+
+
+def _names(model: type[BaseModel]) -> tuple[object, ...]:
+    """Return the values of `type` by which a union tells a table from others."""
+    return get_args(model.model_fields["type"].annotation) if "type" in model.model_fields else ()
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:

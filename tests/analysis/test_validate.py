@@ -79,6 +79,7 @@ def check(**raw: Any) -> Example:
         ({"modes": [{"level": 2}]}, "BUILD.toml:3:1: attribute 'modes[0]': expected a table with 'type'"),
         ({"modes": [{"type": "small", "bit": 2}]},
          "BUILD.toml:4:1: unknown attribute 'bit' of 'modes[0]'; did you mean 'bits'?"),
+        ({"modes": [{"type": "small", "level": 2}]}, "BUILD.toml:4:1: unknown attribute 'level' of 'modes[0]'"),
         ({"span": [1, 2, 3]}, "BUILD.toml:2:1: attribute 'span': expected at most 2 items, got [1, 2, 3]"),
         ({"span": [1]}, "BUILD.toml:3:1: attribute 'span': expected more than 1 item, got [1]"),
         ({"names": []}, "BUILD.toml:2:1: attribute 'names': expected at least 1 item, got []"),

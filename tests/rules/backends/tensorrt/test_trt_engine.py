@@ -12,7 +12,7 @@ from torch import nn
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.tensorrt.steps.engine import engine, lowering
-from modelbuild_rules.backends.tensorrt.steps.engine.bisection import beginning
+from modelbuild_rules.backends.tensorrt.steps.engine.bisection import part
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.program.steps.partitions.files import read_partition
 
@@ -242,8 +242,8 @@ def test_the_beginnings_of_a_partition_can_be_built(
     program = read_partition(made.folder / "partitions/p0")[0]
     found = {}
     for count in (2, 3, 4):
-        part = beginning(program, count)
-        assert part is not None
-        engine = build(part, compiled)
+        tried = part(program, 0, count)
+        assert tried is not None
+        engine = build(tried, compiled)
         found[count] = (len(engine.inputs), len(engine.outputs))
     assert found == {2: (1, 1), 3: (1, 2), 4: (1, 1)}

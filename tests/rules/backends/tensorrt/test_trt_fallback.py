@@ -89,7 +89,7 @@ def test_operators_to_leave_and_small_blocks(partition: Callable[..., Any], tmp_
     assert small.report["aten.relu.default"]["backend"] == "tensorrt"
 
 
-@pytest.mark.parametrize("culprits", [{"sin"}, {"sin", "tanh"}, {"split_with_sizes"}])
+@pytest.mark.parametrize("culprits", [{"sin"}, {"sin", "tanh"}, {"split_with_sizes"}, {"relu"}])
 def test_a_failure_without_an_operator_leaves_only_the_node_at_fault(
     partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, culprits: set[str]
 ) -> None:

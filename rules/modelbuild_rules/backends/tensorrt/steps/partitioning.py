@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.tensorrt.steps.engine.bisection import node_at_fault
+from modelbuild_rules.backends.tensorrt.steps.engine.bisection import nodes_at_fault
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, ConversionError, build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.partitioner import BACKEND, TensorrtPartitioner
@@ -61,8 +61,7 @@ class _TensorrtPartitioning(Partitioning):
         if isinstance(error, ConversionError):
             nodes = Support(program, compilation_settings(attributes)).lowered_to(error.target)
         if not nodes:
-            fault = node_at_fault(program, lambda part: _error(part, attributes) is None)
-            nodes = _nodes(program) if fault is None else [fault]
+            nodes = nodes_at_fault(program, lambda part: _error(part, attributes) is None) or _nodes(program)
         return dict.fromkeys(nodes, str(error))
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:

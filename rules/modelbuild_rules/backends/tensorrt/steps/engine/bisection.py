@@ -1,4 +1,4 @@
-"""Find the node at which a partition's engine can't be built any more, if TensorRT does not name it."""
+"""Find the nodes with which a partition's engine can't be built, if TensorRT does not name them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
+    InputSpec,
     OutputKind,
     OutputSpec,
     TensorArgument,
@@ -17,33 +18,55 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import INNER_PROFILES, PROFILES
 
-def node_at_fault(program: ExportedProgram, builds: Callable[[ExportedProgram], bool]) -> str | None:
+LEADING = 4
+"""The most nodes at the beginning that can be at fault together."""
+
+
+def nodes_at_fault(program: ExportedProgram, builds: Callable[[ExportedProgram], bool]) -> list[str]:
     """Return the name of the first node with which the beginning of a partition can't be built, for a partition that
-    can't; None if no beginning can. Asks `builds` about as often as the number of nodes has binary digits."""
-    good, bad = 0, len(_steps(program))
+    can't. If no beginning can, return the names of the nodes before the first that can be built alone, and none if that
+    is not near: the nodes are not the cause. Asks `builds` about as often as the number of nodes has binary digits."""
+    names = [node.name for node in _steps(program)]
+    good, bad = 0, len(names)
     while bad - good > 1:
         middle = (good + bad) // 2
-        part = beginning(program, middle)
-        if part is None or builds(part):
+        tried = part(program, 0, middle)
+        if tried is None or builds(tried):
             good = middle
         else:
             bad = middle
-    return _steps(program)[good].name if good else None
+    if good:
+        return [names[good]]
+    for index in range(1, min(len(names), LEADING + 1)):
+        tried = part(program, index, index + 1)
+        if tried is not None and builds(tried):
+            return names[:index]
+    return []
 
 
-def beginning(program: ExportedProgram, count: int) -> ExportedProgram | None:
-    """Return the program of a partition's first `count` nodes, whose results are the tensors that later nodes read;
-    None if there are none."""
-    kept = set(_steps(program)[:count])
-    graph, copies = Graph(), dict[Node, Node]()
+def part(program: ExportedProgram, start: int, stop: int) -> ExportedProgram | None:
+    """Return the program of some of a partition's nodes. Its inputs are tensors of earlier nodes and the partition's
+    own, its results the tensors that later nodes read. None if there are no results, or nodes read earlier numbers."""
+    kept = set(_steps(program)[start:stop])
+    graph, copies, earlier = Graph(), dict[Node, Node](), list[Node]()
     for node in program.graph.nodes:
         if node.target is getitem and node.args[0] in kept:
             kept.add(node)
-        if node in kept or (node.op != "output" and not node.all_input_nodes and kept.intersection(node.users)):
+        read_here = kept.intersection(node.users)
+        if node in kept or (node.op == "placeholder" and read_here) or (node.op == "get_attr" and read_here):
             copies[node] = graph.node_copy(node, copies.__getitem__)
-            copies[node].name = node.name
-    read = [node for node in kept if node in copies and any(user not in copies for user in node.users)]
+        elif node.op == "call_function" and read_here:
+            if not isinstance(node.meta["val"], torch.Tensor):
+                return None
+            copies[node] = graph.placeholder(node.name)
+            copies[node].meta = {"val": node.meta["val"], PROFILES: node.meta.get(INNER_PROFILES)}
+            earlier.append(node)
+        else:
+            continue
+        copies[node].name = node.name
+    read = [node for node in kept if any(user not in kept for user in node.users)]
     results = [copies[node] for node in read if isinstance(node.meta["val"], torch.Tensor)]
     results.sort(key=list(graph.nodes).index)
     if not results:
@@ -51,6 +74,7 @@ def beginning(program: ExportedProgram, count: int) -> ExportedProgram | None:
     graph.output(tuple(results))
     names = {node.name for node in copies.values()}
     given = [spec for spec in program.graph_signature.input_specs if spec.arg.name in names]
+    given += [InputSpec(InputKind.USER_INPUT, TensorArgument(name=node.name), None) for node in earlier]
     inputs = [spec.arg.name for spec in given if spec.kind == InputKind.USER_INPUT]
     made = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None) for node in results]
     specs = [pytree.tree_flatten(each)[1] for each in ((tuple(inputs), {}), tuple(made))]

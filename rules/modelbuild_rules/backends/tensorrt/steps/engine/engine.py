@@ -25,6 +25,9 @@ from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private impo
 PROFILES = "tensorrt_profiles"
 """The key in nodes' meta of an input's shapes (see `shapes_of` in engine/profiles.py)."""
 
+INNER_PROFILES = "tensorrt_inner_profiles"
+"""The same of a partition's other tensors, to build parts of it; it is not stored."""
+
 
 # torch_tensorrt's name of a layer, in TensorRT's messages: [TOPK]-[aten_ops.topk.default]-[topk_1].
 _LAYER = re.compile(r"\[aten_ops\.(\w+)\.(\w+)\]")

@@ -12,7 +12,7 @@ from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import INNER_PROFILES, PROFILES
 from modelbuild_rules.backends.tensorrt.steps.engine.profiles import profiles_of, shapes_of
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
@@ -59,6 +59,9 @@ class TensorrtPartitioner(Partitioner):
                 shapes = shapes_of(node.meta["val"], profiles)
                 if shapes is not None:
                     node.meta[PROFILES] = shapes
+            for node in nodes if self._attributes.get("engine") is not None else ():
+                if isinstance(node.meta.get("val"), torch.Tensor):
+                    node.meta[INNER_PROFILES] = shapes_of(node.meta["val"], profiles)
         _tag_constants(program)
         return PartitionResult(tagged_exported_program=program, partition_tags=specs)
 
