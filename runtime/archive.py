@@ -68,9 +68,9 @@ def pack(build: Path, out: Path, arch: str) -> None:
 
 def lay_out(build: Path, root: Path, arch: str) -> list[str]:
     """Write the runtime's files and runtime.json into a folder; return the files' paths in it, sorted."""
+    tools = toolchain(arch)
     if not (build / PROGRAM).exists():
         raise BuildError(f"{build}: there is no C++ runtime; expected 'make runtime' first")
-    tools = toolchain(arch)
     for folder in ("bin", GCC):
         (root / folder).mkdir(parents=True)
     shutil.copy(build / PROGRAM, root / PROGRAM)
