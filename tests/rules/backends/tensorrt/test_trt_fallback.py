@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES
 
 
 class Indexed(nn.Module):
@@ -117,6 +118,29 @@ def test_a_failure_without_an_operator_leaves_only_the_node_at_fault(
     assert all(
         "it logged no reason" in made.why(op) for op, node in made.report.items() if node["backend"] == "portable"
     )
+
+
+def test_parts_with_dynamic_sizes_are_tried_within_their_ranges(
+    partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first node is at fault; the part after it begins with a tensor that the partition computes."""
+    ranges: list[Any] = []
+
+    def build(program: Any, attributes: Any) -> None:
+        given = [node for node in program.graph.nodes if node.op == "placeholder"]
+        ranges.extend(node.meta.get(PROFILES) for node in given if node.name in program.graph_signature.user_inputs)
+        if any("relu" in str(node.target) for node in computing_nodes(program)):
+            raise StepError("TensorRT can't build the engine: it logged no reason")
+
+    class Chain(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.exp(torch.cos(torch.cat((torch.relu(x), x))))
+
+    monkeypatch.setattr("modelbuild_rules.backends.tensorrt.steps.partitioning.build", build)
+    rows = torch.export.Dim("rows", min=1, max=8)
+    made = partition(Chain(), (torch.rand(2, 4),), tmp_path / "made", {"engine": {}}, dynamic=({0: rows},))
+    assert {op for op, node in made.report.items() if node["backend"] == "portable"} == {"aten.relu.default"}
+    assert all(shapes is not None for shapes in ranges)
 
 
 def test_if_no_beginning_can_be_built_all_nodes_are_left(

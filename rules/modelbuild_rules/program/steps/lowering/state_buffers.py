@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir.passes import MemoryPlanningPass
 
 from modelbuild.step import StepError
+from modelbuild_rules.program.steps.linking.shared_state import ARENA
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import MethodState
 
 
-ARENA = 2
-"""The arena of state: after that of activations, before those of GPUs."""
-
-
 class _StatePlanning(MemoryPlanningPass):
-    """Plan activations as executorch does, and then changed buffers one after another in an arena of their own.
-    executorch's own option for it refuses methods with memory of a GPU."""
+    """Plan activations as executorch does, and then changed buffers one after another in an arena of their own, before
+    those of GPUs. executorch's own option for it refuses methods with memory of a GPU."""
 
     def __init__(self) -> None:
         super().__init__(alloc_mutable_buffers=False)

@@ -54,17 +54,16 @@ def part(program: ExportedProgram, start: int, stop: int) -> ExportedProgram | N
     for node in program.graph.nodes:
         if node.target is getitem and node.args[0] in kept:
             kept.add(node)
-        read_here = kept.intersection(node.users)
-        if node in kept or (node.op == "placeholder" and read_here) or (node.op == "get_attr" and read_here):
+        if node not in kept and not kept.intersection(node.users):
+            continue
+        if node in kept or node.op != "call_function":
             copies[node] = graph.node_copy(node, copies.__getitem__)
-        elif node.op == "call_function" and read_here:
+        else:
             if not isinstance(node.meta["val"], torch.Tensor):
                 return None
             copies[node] = graph.placeholder(node.name)
             copies[node].meta = {"val": node.meta["val"], PROFILES: node.meta.get(INNER_PROFILES)}
             earlier.append(node)
-        else:
-            continue
         copies[node].name = node.name
     read = [node for node in kept if any(user not in kept for user in node.users)]
     results = [copies[node] for node in read if isinstance(node.meta["val"], torch.Tensor)]
