@@ -172,5 +172,32 @@ class SourcePlace(TypedDict, total=False):
     """The innermost line of the model's own source, as `net.py:12`."""
 
 
+class Comparison(TypedDict):
+    """How exactly the outputs of a program can be compared with its module's."""
+
+    operators: int
+    precision: str
+    """The coarsest floating-point type in which it computes: "float16"."""
+
+    quantized: bool
+    choices: Sequence[bool]
+    """Of each output, whether it depends on an operator whose result jumps, such as argmax."""
+
+
+class RecordedCalls(TypedDict):
+    """calls.json: calls of a module, whose tensors are in the file beside it."""
+
+    version: int
+    calls: Sequence[str]
+    """Their names, such as "the example inputs"; none if `random`."""
+
+    random: bool
+    """True if the module's outputs vary from call to call."""
+
+    inputs: int
+    outputs: int
+    comparison: Comparison
+
+
 Debug = Mapping[str, SourcePlace]
 """debug.json: places by the nodes' names."""

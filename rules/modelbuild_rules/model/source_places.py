@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from modelbuild.api import DerivedArtifact, ErrorText
 from modelbuild_rules.providers import ExportedModel
 
 if TYPE_CHECKING:
-    from modelbuild_rules.model.documents import Debug
+    from modelbuild_rules.model.documents import Debug, SourcePlace
     from modelbuild_rules.program.documents import NodeDelegation
 
 _NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
@@ -27,6 +28,11 @@ def of_program(model: ExportedModel) -> ErrorText:
     return ErrorText((model.debug,), _in_program)
 
 
+def of_programs(models: Iterable[ExportedModel]) -> ErrorText:
+    """Return the error text for a step that names nodes of several models likewise."""
+    return ErrorText(tuple(dict.fromkeys(each.debug for each in models)), _in_programs)
+
+
 def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) -> ErrorText:
     """Return the error text for a step that sees only a partition, and writes "operator 3 of the partition"."""
     return ErrorText((model.debug, report), partial(_in_partition, partition))
@@ -34,6 +40,13 @@ def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) 
 
 def _in_program(problem: str, debug: bytes) -> str:
     places: Debug = json.loads(debug)
+    return _NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
+
+
+def _in_programs(problem: str, *debug: bytes) -> str:
+    places: dict[str, SourcePlace] = {}
+    for each in debug:
+        places |= json.loads(each)
     return _NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from modelbuild.step import Step, StepError, ignore_progress
 
-FOLDERS = ("program", "weights")
+FOLDERS = ("program", "weights", "calls")
 FILES = {"signature": "signature.json", "examples": "examples.safetensors", "debug": "debug.json"}
 INPUT = {"name": "x", "shape": [2, 3], "dtype": "float32", "range": None}
 

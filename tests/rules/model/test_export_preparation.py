@@ -89,7 +89,7 @@ class Net(nn.Module):
 def prepare(module, x):
     module.drawn = {drawn}
 """
-    one, same, other = (export(source, seed=seed, prepare="m/net.py:prepare").bytes("examples") for seed in (3, 3, 4))
+    one, same, other = (export(source, seed=seed, prepare="m/net.py:prepare").bytes("calls", "examples") for seed in (3, 3, 4))
     assert one == same != other
 
 
@@ -111,7 +111,7 @@ class Net(nn.Module):
         return x + {drawn}
 """
     one, same, other = (
-        export(source, seed=seed, kwargs={"before": before}).bytes("examples")
+        export(source, seed=seed, kwargs={"before": before}).bytes("calls", "examples")
         for seed, before in ((3, 0), (3, 5), (4, 0))
     )
     assert one == same != other

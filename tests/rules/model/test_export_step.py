@@ -44,7 +44,13 @@ def state() -> dict[str, torch.Tensor]:
 def test_it_shows_what_it_does(export: Callable[..., Any]) -> None:
     parts: list[str] = []
     export("class Net(nn.Module):\n    def forward(self, x):\n        return x + 1", show=parts.append)
-    assert parts == ["loading the model", "exporting", "writing the program"]
+    assert parts == [
+        "loading the model",
+        "running the module",
+        "exporting",
+        "comparing with the module",
+        "writing the program",
+    ]
 
 
 class TestBytes:
@@ -115,12 +121,13 @@ class TestBytes:
             weights["head.weight"][0, 0] = value
             save_file(weights, tmp_path / "w.safetensors")
             found.append(export(LINEAR, files={"weights.": (tmp_path / "w.safetensors",)}).bytes())
-        assert [path for path in found[0] if found[0][path] != found[1][path]] == ["weights/4"]
+        assert [path for path in found[0] if found[0][path] != found[1][path]] == ["calls/tensors.safetensors", "weights/4"]
 
     def test_the_seed_decides_initial_values_and_examples(self, export: Callable[..., Any]) -> None:
         one, same, other = (export(LINEAR, seed=seed) for seed in (3, 3, 4))
         assert one.bytes() == same.bytes()
         assert {path for path, data in one.bytes().items() if other.bytes()[path] != data} == {
+            "calls/tensors.safetensors",
             "examples.safetensors",
             *(f"weights/{n}" for n in (0, 1, 4, 5)),
         }
@@ -146,7 +153,7 @@ class Net(nn.Module):
 """
         one, same, other, negative = (export(source, seed=seed) for seed in (3, 3, 4, -1))
         assert one.bytes() == same.bytes()
-        assert len({each.bytes("examples")["weights/0"] for each in (one, other, negative)}) == 3
+        assert len({each.bytes("calls", "examples")["weights/0"] for each in (one, other, negative)}) == 3
 
     def test_the_model_is_in_evaluation_mode(self, export: Callable[..., Any]) -> None:
         found = export(

@@ -18,7 +18,7 @@ REPORT = json.dumps(
     ]
 ).encode()
 MODEL = ExportedModel(
-    *(DerivedArtifact("m", name) for name in ("program", "weights", "signature", "examples", "debug"))
+    *(DerivedArtifact("m", name) for name in ("program", "weights", "signature", "examples", "calls", "debug"))
 )
 
 

@@ -212,8 +212,9 @@ class TestProgram:
             _, files, *_ = analyzer(build).analyze(Label("pkg", "program")).providers
             return [artifact.output for artifact in files.files]
 
-        assert outputs(PROGRAM) == ["pte", "delegation", "signature"]
-        assert outputs(PROGRAM + "external_weights = true\n") == ["pte", "ptd", "delegation", "signature"]
+        assert outputs(PROGRAM) == ["pte", "delegation", "signature", "verified"]
+        assert outputs(PROGRAM + "verify = false\n") == ["pte", "delegation", "signature"]
+        assert outputs(PROGRAM + "external_weights = true\n") == ["pte", "ptd", "delegation", "signature", "verified"]
 
     def test_a_device_and_its_units(self, analyzer: Any) -> None:
         assert analyzer(PROGRAM).analyze(Label("pkg", "orin")).providers == (

@@ -7,12 +7,14 @@ Params   ModelParams of model/documents.py
 Outputs  program, weights   trees, as model/steps/exported/program.py writes them
          signature          JSON: Signature of model/documents.py
          examples           safetensors: the example inputs by position, "0", "1", ...
+         calls              tree: calls with the module's outputs, as model/steps/calls/recorded.py writes them
          debug              JSON: Debug of model/documents.py. No later step reads it
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,9 +24,12 @@ from safetensors.torch import save_file
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.model.steps.calls.drawn import drawn_calls
+from modelbuild_rules.model.steps.calls.exported import check_exported, write_calls
+from modelbuild_rules.model.steps.calls.recorded import Recording, record
 from modelbuild_rules.model.steps.eager.archive import from_torchscript
 from modelbuild_rules.model.steps.eager.call import arguments
-from modelbuild_rules.model.steps.eager.entry import seed_generators
+from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.eager.module import make_module, model_name
 from modelbuild_rules.model.steps.eager.results import named_leaves, plain
@@ -51,13 +56,22 @@ def run(step: Step) -> None:
     export_module(step, make_module(step.root, params, step.inputs), params, name)
 
 
-def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name: str) -> None:
-    """Export a module and write the step's outputs. `name` is the model's, for messages."""
+def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name: str, runs: bool = True) -> None:
+    """Export a module and write the step's outputs. `name` is the model's, for messages; `runs` is false for a module
+    that can't run here."""
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
+    step.progress("running the module")
+    recording = _recorded(module, params, examples) if runs else Recording()
     step.progress("exporting")
     program = _export(module, examples, params, name, step.root)
+    if recording.failure is not None and not recording.calls:
+        error = recording.failure
+        problem = f"{type(error).__name__}: {first_line(error)}"
+        raise StepError(f"{_method(params)} of {name} fails on its example inputs in eager mode: {problem}") from error
     if all(output is None for output in program.graph_signature.user_outputs):
         raise StepError(f"{_method(params)} of {name} returns nothing; expected one or more tensors")
+    step.progress("comparing with the module")
+    check_exported(program, recording, f"the exported program of {name}")
     step.progress("writing the program")
     debug = _debug(program, step.root)
     _check_operators(program, debug, name)
@@ -67,7 +81,20 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
         raise StepError(f"{name}: {error}") from error
     _write(step.outputs["signature"], signature(program, params, examples))
     save_file({str(i): each.contiguous() for i, each in enumerate(examples)}, step.outputs["examples"])
+    write_calls(program, recording, step.outputs["calls"])
     _write(step.outputs["debug"], debug)
+
+
+def _recorded(module: torch.nn.Module, params: ModelParams, examples: tuple[torch.Tensor, ...]) -> Recording:
+    """Return calls of the module in eager mode, each with the same seed: the program has what forward draws with numpy
+    or Python as a constant."""
+
+    def call(inputs: Sequence[torch.Tensor]) -> Any:
+        args, kwargs = arguments(module, params, inputs)
+        seed_generators(params["seed"])
+        return module(*args, **kwargs)
+
+    return record(module, call, drawn_calls(params["inputs"], params["dynamic"], params["seed"], examples))
 
 
 def _export(

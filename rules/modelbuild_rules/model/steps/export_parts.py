@@ -20,9 +20,9 @@ def run(step: Step) -> None:
     params = cast("PartParams", step.params)
     whole = params["parts"].get("")
     if whole is not None:
-        export_module(step, CompiledPart(whole), params, whole["name"])
+        export_module(step, CompiledPart(whole), params, whole["name"], runs=False)
         return
     name = model_name(params, step.inputs)
     step.progress("loading the model")
     module = make_module(step.root, params, step.inputs)
-    export_module(step, replace_submodules(module, params["parts"]), params, name)
+    export_module(step, replace_submodules(module, params["parts"]), params, name, runs=False)

@@ -1,0 +1,140 @@
+"""Record what a module returns, before it is exported, for the comparison with its program.
+
+A folder contains `calls.json` (RecordedCalls of model/documents.py) and `tensors.safetensors`: the inputs `0.in.0`, ...
+and the outputs `0.out.0`, ... of each call. bfloat16 is stored as float32, which has all its values; outputs that are
+None are left out. The calls follow each other: the second starts with the state that the first one left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from modelbuild_rules.model.steps.calls.drawn import DrawnCall
+from modelbuild_rules.model.steps.calls.files import CALLS, TENSORS
+from modelbuild_rules.model.steps.eager.results import plain
+
+_MOST_BYTES = 256 << 20
+"""The size of all outputs after which no more calls are recorded."""
+
+Module = Callable[[Sequence[Tensor]], Any]
+"""Calls a module with its inputs in the declared order."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call: its name, the inputs, and the outputs as they are stored, with their types in the module."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: list[Tensor | None]
+    dtypes: list[str]
+
+
+@dataclass
+class Recording:
+    """The calls of a module. `random` is true if its outputs vary from call to call; `failure` is the first exception
+    of the module, which refused some values."""
+
+    calls: list[Call] = field(default_factory=list)
+    random: bool = False
+    failure: Exception | None = None
+
+
+def record(owner: torch.nn.Module, module: Module, drawn: Iterable[DrawnCall]) -> Recording:
+    """Return the recorded calls. Leaves the buffers of `owner` as they are."""
+    found = Recording()
+    initial = buffers(owner)
+    try:
+        for each in drawn:
+            call = _first_accepted(owner, module, each, found)
+            if call is not None:
+                found.calls.append(call)
+            if sum(map(_size, found.calls)) > _MOST_BYTES:
+                break
+    finally:
+        restore(owner, initial)
+    return found
+
+
+def _first_accepted(owner: torch.nn.Module, module: Module, drawn: DrawnCall, found: Recording) -> Call | None:
+    """Return the call with the first inputs that the module does not refuse."""
+    for inputs in drawn.choices:
+        before = buffers(owner)
+        try:
+            outputs, dtypes = called(module, inputs)
+        except Exception as error:  # of the module's own code
+            restore(owner, before)
+            found.failure = found.failure or error
+            continue
+        return Call(drawn.name, inputs, outputs, dtypes)
+    return None
+
+
+def called(module: Module, inputs: Sequence[Tensor]) -> tuple[list[Tensor | None], list[str]]:
+    """Call a module, and return its outputs as they are stored, with their types."""
+    with torch.no_grad():
+        leaves = pytree.tree_leaves(plain(module([each.clone() for each in inputs])))
+    return [_stored(each) for each in leaves], [_dtype(each) for each in leaves]
+
+
+def _size(call: Call) -> int:
+    return sum(each.nbytes for each in call.outputs if each is not None)
+
+
+def _stored(value: Any) -> Tensor | None:
+    if value is None:
+        return None
+    tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(value)
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).clone().contiguous()
+
+
+def _dtype(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.") if isinstance(value, Tensor) else type(value).__name__
+
+
+Buffers = Mapping[str, tuple[Tensor, Tensor]]
+"""Buffers of a module by name: each tensor, and a copy of its values."""
+
+
+def buffers(owner: torch.nn.Module) -> Buffers:
+    """Return a module's buffers as they are now."""
+    return {name: (buffer, buffer.clone()) for name, buffer in owner.named_buffers()}
+
+
+def restore(owner: torch.nn.Module, before: Buffers) -> None:
+    """Give a module's buffers their former values."""
+    for name, (buffer, values) in before.items():
+        with torch.no_grad():
+            buffer.copy_(values)
+        if not isinstance(owner, torch.jit.ScriptModule):
+            path, _, leaf = name.rpartition(".")
+            setattr(owner.get_submodule(path), leaf, buffer)
+
+
+def write(recording: Recording, facts: Mapping[str, Any], folder: Path) -> None:
+    """Write a recording. `facts`: the other fields of RecordedCalls."""
+    calls = [] if recording.random else recording.calls
+    tensors: dict[str, Tensor] = {}
+    for number, call in enumerate(calls):
+        for place, each in enumerate(call.inputs):
+            value = each.float() if each.dtype == torch.bfloat16 else each
+            tensors[f"{number}.in.{place}"] = value.clone().contiguous()
+        tensors |= {f"{number}.out.{place}": each for place, each in enumerate(call.outputs) if each is not None}
+    document = {
+        "version": 1,
+        "calls": [each.name for each in calls],
+        "random": recording.random,
+        "outputs": len(recording.calls[0].outputs) if recording.calls else 0,
+        **facts,
+    }
+    (folder / CALLS).write_text(json.dumps(document, indent=1) + "\n")
+    save_file(tensors, folder / TENSORS)
