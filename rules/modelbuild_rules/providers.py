@@ -94,6 +94,7 @@ class ExportedModel(Provider):
     weights    tree: one file per tensor, under canonical names
     signature  file: JSON of inputs (name, dtype, shape with named dynamic dimensions, range) and outputs
     examples   file: example inputs as safetensors, named by position: "0", "1", ...
+    calls      tree: calls with the module's outputs, which model/steps/calls/recorded.py writes
     debug      file: JSON of node -> its place in the model's source; no later step may read it
     inputs     names of the inputs, as in the signature; None if only the signature has them
     kernels    libraries of operators that it calls
@@ -106,6 +107,7 @@ class ExportedModel(Provider):
     weights: Artifact
     signature: Artifact
     examples: Artifact
+    calls: Artifact
     debug: Artifact
     inputs: tuple[str, ...] | None = None
     kernels: tuple[KernelLibrary, ...] = ()
@@ -254,6 +256,7 @@ class Program(Runnable):
     methods     its methods by name; `forward` stands for the only method of a program, whatever its name
     device      the device that it was compiled for; None if unknown or irrelevant
     kernels     kernel libraries for its device
+    verified    file: the result of its comparison with its model; None for a program that was not compared
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("pte_program",)
@@ -265,6 +268,7 @@ class Program(Runnable):
     methods: Mapping[str, ProgramMethod] = field(default_factory=lambda: {"forward": ProgramMethod()})
     device: DeviceTarget | None = None
     kernels: tuple[CompiledKernels, ...] = ()
+    verified: Artifact | None = None
 
     @property
     def method_inputs(self) -> Mapping[str, tuple[str, ...] | None]:

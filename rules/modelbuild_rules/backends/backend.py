@@ -101,6 +101,7 @@ class Backend(Extension):
     tools         distributions whose versions decide the bytes of a compiled partition
     examples      true if the partition step runs the program on example inputs
     common        true if its partitions of a program with several methods have constants and state in common
+    runs_here     true if the C++ runtime runs its partitions on the machine of the build
     """
 
     partitioning: str = ""
@@ -110,6 +111,7 @@ class Backend(Extension):
     device: tuple[str, ...] = ()
     examples: bool = False
     common: bool = False
+    runs_here: bool = False
 
     @property
     def is_catch_all(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from modelbuild.api import DeviceRuntime
@@ -16,6 +18,16 @@ class InstalledRuntime:
 
     distribution: str
     module: str
+
+    @property
+    def tool(self) -> str:
+        """The tool of a step that uses the runtime: the module, if its distribution is a source folder."""
+        try:
+            url = metadata.distribution(self.distribution).read_text("direct_url.json")
+        except metadata.PackageNotFoundError:
+            return self.distribution
+        editable = url is not None and json.loads(url).get("dir_info", {}).get("editable")
+        return self.module if editable else self.distribution
 
     def is_there(self) -> bool:
         """Return whether the module can be imported."""

@@ -178,6 +178,23 @@ class DelegationDocument(TypedDict):
     nodes: Sequence[NodeDelegation]
 
 
+class VerifiedMethod(TypedDict):
+    """A method whose outputs were compared with its module's."""
+
+    calls: Sequence[str]
+    """The names of the compared calls; none if `random`."""
+
+    random: bool
+    """True if the module's outputs vary from call to call."""
+
+
+class Verified(TypedDict):
+    """verified.json: the result of a comparison of a program, as the C++ runtime runs it, with its modules."""
+
+    version: int
+    methods: Mapping[str, VerifiedMethod]
+
+
 class MethodState(TypedDict):
     """state.json: the buffers of a method of a program whose methods share their state, by qualified name."""
 

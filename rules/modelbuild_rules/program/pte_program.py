@@ -41,6 +41,7 @@ from modelbuild_rules.program.partitioned_program import (
     PartitionedProgram,
     offered,
 )
+from modelbuild_rules.program.verification import runs_here, verify_action
 from modelbuild_rules.providers import (
     BackendStack,
     CompiledKernels,
@@ -94,6 +95,10 @@ class PteProgramAttrs(Attrs):
 
     device_io: bool = False
     """Keep inputs and outputs of partitions on a GPU in device memory that the caller provides, without copies."""
+
+    verify: bool = True
+    """Run the program after it is linked, and fail if it computes something else than its model: on the example inputs,
+    and on others. Of a stack with parts for a GPU, no program runs; its parts are compared before they are compiled."""
 
 
 EXAMPLE = """
@@ -163,7 +168,11 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         device,
         kernels,
     )
+    if ctx.attrs.verify and not parts and runs_here(program, stacks):
+        named = {name or "forward": model for name, model in models.items()}
+        program = replace(program, verified=verify_action(ctx, program, named))
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
+    files += [program.verified] if program.verified else []
     files += [file for each in kernels for file in (each.library, each.description)]
     contents = program_contents(f"{ctx.label.name}.pte", program.delegation)
     return program, Files(tuple(files)), Check(checked), contents

@@ -190,9 +190,25 @@ class _Quantization:
             self._model,
             program=made["program"],
             weights=made["weights"],
+            calls=self._expected(made["program"], made["weights"]),
             debug=debug,
             quantizers=self._recipe.quantizers,
         )
+
+    def _expected(self, program: Artifact, weights: Artifact) -> Artifact:
+        """Declare the action that computes what the quantized program returns, in eager mode; return its output."""
+        return self._ctx.action(
+            "expected",
+            name=self._named("expected"),
+            step="expected",
+            inputs={"program": program, "weights": weights, "calls": self._model.calls},
+            outputs=[Output("calls", "calls", "tree")],
+            tools=_tools(self._recipe),
+            plugins=_plugins(self._recipe),
+            preload=_PRELOAD,
+            resources=Resources(memory=2 << 30),
+            description=f"compute the outputs of {self._of}, quantized by {self._ctx.attrs.recipe}",
+        )["calls"]
 
     def _modules(self) -> Artifact:
         """Declare the action that lists the module of each node. It reads source lines, and its output has none, so a

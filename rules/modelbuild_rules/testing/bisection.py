@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Output, Resources
+from modelbuild_rules.bundle.installed_runtime import InstalledRuntime
 from modelbuild_rules.providers import DeviceTarget, ExportedModel, Lowering
 from modelbuild_rules.testing.attributes import seconds
 from modelbuild_rules.testing.on_device import OnDevice
@@ -21,9 +22,11 @@ def search_here(
     tested: TestedMethods,
     inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
     params: Mapping[str, Any],
+    unkeyed: Mapping[str, Any],
+    runtime: InstalledRuntime | None,
 ) -> DerivedArtifact | None:
-    """Declare the action that searches with ExecuTorch's Python runtime; return its finding, or None if a method's
-    lowering is unknown."""
+    """Declare the action that searches on this machine; return its finding, or None if a method's lowering is unknown.
+    `params` and `unkeyed` are those of parity/runners.py, too."""
     methods = _Methods.of(tested)
     if methods is None:
         return None
@@ -33,8 +36,9 @@ def search_here(
         inputs={**inputs, **methods.references(), **methods.lowered()},
         outputs=[Output("finding", "finding.json")],
         params={**params, **methods.params()},
+        unkeyed=unkeyed,
         plugins=methods.plugins(),
-        tools=(*methods.tools(), *tested.tools()),
+        tools=(*methods.tools(), *tested.tools(), *((runtime.tool,) if runtime else ())),
         python=(*tested.python(), "metric_srcs"),
         preload=("torch", "executorch.exir"),
         resources=_RESOURCES,

@@ -17,7 +17,6 @@ _LATENCIES = ("max_latency", "max_latency_p95")
 # Attributes about a program that runs on this machine, and what to use in their place.
 _ELSEWHERE = {
     "gpus": "none: the device has its own",
-    "cpp_runtime": "none: the bundle has it",
     "max_latency_ratio": "max_latency",
     "max_memory": "none",
     "accuracy": "none",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field
 
@@ -110,14 +110,8 @@ class PteTestAttrs(TestAttrs):
     """Run the program on the device itself, in a bundle, with the C++ runtime: `runners` of the `device_target`, or
     `--runner`. Without a device that can be reached, the test is not run."""
 
-    cpp_runtime: bool = False
-    """Run the program with the C++ runtime. True for tests with `runtime` or `gpus` and, if the runtime is installed,
-    for a program of another architecture, or with kernels that ExecuTorch lacks; ExecuTorch's Python runtime runs the
-    others on the CPU."""
-
     runtime: RuntimeArchive | None = None
-    """The C++ runtime: the archive that `make runtime` writes (build/runtime.tar); by default the runtime that
-    `pip install 'modelbuild[runtime]'` installs."""
+    """The C++ runtime: the archive that `make runtime` writes (build/runtime.tar); by default the installed one."""
 
     libraries: tuple[VendorLibrary, ...] = ()
     """Libraries that the program needs besides the C++ runtime, as in a `runtime_bundle`: TensorRT's. By default those
@@ -169,8 +163,7 @@ class PteTestAttrs(TestAttrs):
     """A `pte_program` to compare latency with; by default eager PyTorch."""
 
     max_memory: Size | None = None
-    """Maximum memory by which loading the program and its first run raise the process's peak, in ExecuTorch's Python
-    runtime."""
+    """Maximum memory of the process that runs the program."""
 
     backends: dict[str, str] = Field(default_factory=dict)
     """The backend expected to take all nodes of a submodule, by the submodule's name."""
@@ -198,17 +191,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
     device = program.device or own
     arch = device.arch if device else None
-    installed = _installed_runtime(attrs, arch)
-    cpp = attrs.runtime is not None or installed is not None or attrs.on_device
-    # Only the lowered program has the names of its kernels, so the step decides.
-    spare = None if cpp or attrs.max_memory is not None else _spare_runtime(arch)
-    runtime_package = installed or spare
-    if attrs.libraries and not cpp:
-        message = "only the C++ runtime loads libraries; expected 'cpp_runtime = true', 'runtime' or 'gpus' as well"
-        raise ctx.error("libraries", message)
-    if cpp and attrs.max_memory is not None:
-        message = "memory is measured in ExecuTorch's Python runtime only"
-        raise ctx.error("max_memory", f"{message}; expected no 'runtime', 'cpp_runtime' or 'gpus'")
+    installed = None if attrs.runtime is not None else _installed_runtime(arch)
     metric_srcs = ctx.files(attrs.metric_srcs)
     files: dict[str, tuple[Artifact, ...]] = {}
     cases = []
@@ -254,7 +237,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         | (dict(sample_inputs(data)) if data is not None and not selected else {})
         | runtime
         | libraries
-        | (kernel_inputs((*(baseline.kernels if baseline else ()), *program.kernels)) if cpp or spare else {})
+        | kernel_inputs((*(baseline.kernels if baseline else ()), *program.kernels))
         | ({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
         outputs=[Output("report", "report.json")],
         params={
@@ -267,40 +250,38 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             **({"accuracy": accuracy} if accuracy and not selected else {}),
             "backends": {} if selected else attrs.backends,
             "arch": arch,
-            "cpp_runtime": cpp,
-            **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if cpp or spare else {}),
-            **({"installed": runtime_package.module} if runtime_package else {}),
+            **_run_params(attrs, program, installed),
         },
-        unkeyed={
-            "timeout": seconds(attrs),
-            **({"place": archive_place(ctx), "library_places": library_places(ctx)} if cpp or spare else {}),
-        },
-        tools=("flatbuffers", *tested.tools(), *((runtime_package.distribution,) if runtime_package else ())),
+        unkeyed={"timeout": seconds(attrs), **_places(ctx)},
+        tools=("flatbuffers", *tested.tools(), *((installed.tool,) if installed else ())),
         python=(*tested.python(), "metric_srcs"),
         preload=("torch",),
         resources=_resources(attrs, program),
         description=f"{attrs.program} against {compared_with(attrs)}",
     )
-    bisect = search_here(ctx, tested, inputs, {**parity, "cpp_runtime": cpp})
+    needed = {**inputs, **runtime, **libraries, **kernel_inputs(program.kernels)}
+    run = {**parity, "arch": arch, **_run_params(attrs, program, installed)}
+    bisect = search_here(ctx, tested, needed, run, _places(ctx), installed)
     return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect, filters=True),)
 
 
-def _installed_runtime(attrs: PteTestAttrs, arch: str | None) -> InstalledRuntime | None:
-    """Return the package whose C++ runtime runs the program; None if ExecuTorch's Python runtime or an archive does."""
-    if attrs.runtime is not None:
-        return None
+def _installed_runtime(arch: str | None) -> InstalledRuntime | None:
+    """Return the package with the C++ runtime for an architecture; None if one for another machine is not installed."""
     found = installed_runtime(arch)
-    if attrs.cpp_runtime or attrs.gpus:
-        return found
-    elsewhere = arch not in (None, os.uname().machine) and attrs.max_memory is None
-    return found if elsewhere and found.is_there() else None
+    return found if arch in (None, os.uname().machine) or found.is_there() else None
 
 
-def _spare_runtime(arch: str | None) -> InstalledRuntime | None:
-    """Return the installed package whose C++ runtime runs a program with kernels that ExecuTorch's Python runtime
-    lacks; None if there is none."""
-    found = installed_runtime(arch)
-    return found if arch in (None, os.uname().machine) and found.has_files() else None
+def _run_params(attrs: PteTestAttrs, program: Program, installed: InstalledRuntime | None) -> dict[str, Any]:
+    """Return the parameters of a step that runs the program (parity/runners.py)."""
+    return {
+        "gpu": _gpu(attrs, program),
+        "libraries": library_params(attrs.libraries),
+        "installed": installed.module if installed else None,
+    }
+
+
+def _places(ctx: Context[PteTestAttrs]) -> dict[str, Any]:
+    return {"place": archive_place(ctx), "library_places": library_places(ctx)}
 
 
 def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:

@@ -18,4 +18,4 @@ class Portable(Attrs):
     """Operators that may run on portable kernels; any other fails the build. By default all are allowed."""
 
 
-PORTABLE = Backend("backend", "portable", Portable, extras=("models",), partition=("ops",))
+PORTABLE = Backend("backend", "portable", Portable, extras=("models",), partition=("ops",), runs_here=True)

@@ -38,6 +38,7 @@ XNNPACK = Backend(
     "xnnpack",
     Xnnpack,
     tools=("executorch", "sympy", "torch", "torchao"),
+    runs_here=True,
     extras=("models",),
     partitioning="modelbuild_rules.backends.xnnpack.steps.partitioning",
     compiling="modelbuild_rules.backends.xnnpack.steps.compile",

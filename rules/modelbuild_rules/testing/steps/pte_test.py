@@ -5,7 +5,7 @@ Inputs   srcs, data, weights.<prefix>          the model's files, as for export;
          program.pte, .ptd, .delegation, .signature; baseline.* likewise
          case.<index>.<step>.<input>           files of inputs; metric_srcs
          runtime                               optional: the archive of the C++ runtime (parity/runners.py)
-         kernels.<name>                        with the C++ runtime: kernel libraries (bundle/steps/runtime/kernels.py)
+         kernels.<name>                        kernel libraries (bundle/steps/runtime/kernels.py)
          library.<index>                       libraries that the C++ runtime needs besides its own
 Params   as rules/pte_test.py declares them
 Outputs  report                                see testing/steps/test_report.py
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from modelbuild.step import Step
 from modelbuild_rules.testing.case_names import case_names, is_selected
-from modelbuild_rules.testing.steps.parity.runners import runner_of
+from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
 
 def run(step: Step) -> None:
     limit_time(step)
-    runner = runner_of(step, "program")
+    runner = ProgramRunner(step, "program")
     missing = runner.unmet_requirement()
     if missing:
         write_report(step, [Case(name, "not_run", message=missing) for name in _selected_cases(step)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,21 @@ _NODES = "nodes.json"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of the search: a message, and the place in the model's source."""
+    """The result of the search: a message, the place in the model's source, and the first wrong node (None if it was
+    not found)."""
 
     message: str
     place: str = ""
+    node: Node | None = None
 
     def with_reason(self, reason: str) -> Finding:
-        return Finding(f"{self.message}; {reason}", self.place)
+        return replace(self, message=f"{self.message}; {reason}")
 
     def of_case(self, name: str, call: int, calls: int, method: str = "") -> Finding:
         """Return the finding with its case, and with the call if the case has several. `method`: that of the call, if
         the case calls several."""
         which = f", call {call} of {calls}" + (f" ({method})" if method else "") if calls > 1 else ""
-        return Finding(f"case {name}{which}: {self.message}", self.place)
+        return replace(self, message=f"case {name}{which}: {self.message}")
 
     def write(self, path: Path) -> None:
         described = {"version": 1, "message": self.message, "place": self.place}
@@ -42,13 +44,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its name, operator, module and partition as text, and the place in the model's source."""
+    """A node.
 
-    text: str
+    name      its name in the exported program
+    operator  as "aten.add.Tensor"
+    where     its module and partition as text
+    backend   the backend of its partition; '' outside partitions
+    place     its place in the model's source
+    """
+
+    name: str
+    operator: str
+    where: str
+    backend: str
     place: str
 
     def finding(self, difference: str) -> Finding:
-        return Finding(f"first wrong node: {self.text}: it {difference}", self.place)
+        message = f"first wrong node: {self.name} ({self.operator}){self.where}: it {difference}"
+        return Finding(message, self.place, self)
 
 
 @dataclass(frozen=True)
@@ -71,15 +84,12 @@ class Nodes:
     def save(self, folder: Path) -> None:
         for number, (_, expected) in enumerate(self.nodes):
             np.save(folder / f"expected{number}.npy", expected)
-        nodes = [{"text": node.text, "place": node.place} for node, _ in self.nodes]
+        nodes = [asdict(node) for node, _ in self.nodes]
         at = {"message": self.at.message, "place": self.at.place}
         (folder / _NODES).write_text(json.dumps({"nodes": nodes, "at": at, "tolerance": self.tolerance}))
 
     @classmethod
     def load(cls, folder: Path) -> Nodes:
         data = json.loads((folder / _NODES).read_bytes())
-        nodes = [
-            (Node(each["text"], each["place"]), np.load(folder / f"expected{number}.npy"))
-            for number, each in enumerate(data["nodes"])
-        ]
+        nodes = [(Node(**each), np.load(folder / f"expected{number}.npy")) for number, each in enumerate(data["nodes"])]
         return cls(nodes, Finding(**data["at"]), data["tolerance"])

@@ -230,11 +230,12 @@ class _Method:
             if not difference:
                 continue
             if point.call is None:
-                return self._node(point.node, point.origin, "outside partitions (portable)").finding(difference)
+                return self._node(point.node, point.origin, "outside partitions (portable)", "").finding(difference)
             id = partition_of(point.call.module.processed_bytes) or ""
             place = self.lowered.places[id]
-            where = f"in partition {id} ({self._entries[place]['kind']})"
-            at = self._node(point.node, point.origin, where).finding(difference)
+            kind = self._entries[place]["kind"]
+            where = f"in partition {id} ({kind})"
+            at = self._node(point.node, point.origin, where, kind).finding(difference)
             inside = self._inside(point.call, place, arrays, where, tensors, at, tolerance)
             return inside if isinstance(inside, Inside) else at.with_reason(inside)
         return Finding(_no_wrong_node(wanted, tolerance, given))
@@ -277,14 +278,15 @@ class _Method:
         nodes = []
         for name in names:
             origin = self._known[own[name]]
-            nodes.append((self._node(own[name], origin, where), to_array(result_of(expected, origin))))
+            node = self._node(own[name], origin, where, self._entries[entry]["kind"])
+            nodes.append((node, to_array(result_of(expected, origin))))
         return Inside(path, [arrays[name] for name in call.arguments], Nodes(nodes, at, tolerance))
 
-    def _node(self, node: Any, origin: Origin, where: str) -> Node:
+    def _node(self, node: Any, origin: Origin, where: str, backend: str) -> Node:
         fact = self._debug.get(origin.node, {})
         module = f" of {fact['module']}" if fact.get("module") else ""
         operator = op_name(node.args[0] if origin.index is not None else node)
-        return Node(f"{origin.node} ({operator}){module}, {where}", fact.get("source", ""))
+        return Node(origin.node, operator, f"{module}, {where}", backend, fact.get("source", ""))
 
 
 def _exported_wrong(expected: Arrays, tolerance: ToleranceParams, outputs: list[Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEv
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
-import modelbuild_runtime
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link, link_methods, read_file
 from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
@@ -105,12 +104,6 @@ def _parts(residual: Path, built: Path, method: str, folder: Path) -> dict[str, 
 def _empty(path: Path) -> Path:
     path.write_bytes(b"")
     return path
-
-
-def run_tapped(path: Path, data: Path | None, calls: Sequence[tuple[str | None, Sequence[Array]]]) -> list[list[Array]]:
-    """Call methods of a program with inputs in its order; None is the only method. Return the outputs of each call."""
-    program = modelbuild_runtime.load_with_executorch(path, [data] if data else [])
-    return [list(program.run(list(inputs), method).values()) for method, inputs in calls]
 
 
 def _planned(module: torch.fx.GraphModule) -> Any:

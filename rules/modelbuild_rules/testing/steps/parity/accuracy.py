@@ -16,7 +16,7 @@ from modelbuild_rules.testing.steps.parity.compare import top_agreement, vector_
 from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.programs import Arrays, method_of, open_program, tensor_ports
-from modelbuild_rules.testing.steps.parity.runners import Runner
+from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
 
@@ -32,7 +32,7 @@ _COMBINED: Mapping[str, Callable[[Any], float]] = {
 }
 
 
-def accuracy_cases(step: Step, runner: Runner, eager: Eager, measures: dict[str, float]) -> list[Case]:
+def accuracy_cases(step: Step, runner: ProgramRunner, eager: Eager, measures: dict[str, float]) -> list[Case]:
     """Return a case for each number, and add the numbers to `measures`. Raises StepError for an unknown output or
     label, and for a function that returns no number."""
     wanted: Sequence[AccuracyParams] = step.params.get("accuracy", ())

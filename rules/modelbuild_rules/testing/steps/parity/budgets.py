@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
 
 _RUNS = 10
 _WARM_UPS = 3
-
-
-def peak_memory() -> float:
-    """Return the peak resident memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def median_ms(work: Callable[[], Any]) -> float:

@@ -26,19 +26,18 @@ class Machine:
     command: tuple[str, ...] = ()
 
 
-def machine_for(arch: str | None, emulated: bool) -> Machine:
-    """Return the machine for programs of an architecture (None: any). An emulator counts if `emulated`."""
+def machine_for(arch: str | None) -> Machine:
+    """Return the machine for programs of an architecture (None: any)."""
     here = platform.machine()
     if arch is None or arch == here:
         return Machine()
-    emulator = shutil.which(f"qemu-{arch}") or shutil.which(f"qemu-{arch}-static") if emulated else None
+    emulator = shutil.which(f"qemu-{arch}") or shutil.which(f"qemu-{arch}-static")
     sysroot = _sysroot(arch)
     if emulator is not None and sysroot is not None:
         return Machine("", Path(emulator).name, (emulator, "-L", sysroot))
     package = f"libc6-{'arm64' if arch == 'aarch64' else 'amd64'}-cross"
     debian = f"(Debian's qemu-user and {package}) would run it"
-    hint = f"; qemu-{arch} {debian}" if emulated else f"; with 'cpp_runtime = true' qemu-{arch} {debian}"
-    return Machine(f"needs a device with {arch}, and this machine is {here}{hint}")
+    return Machine(f"needs a device with {arch}, and this machine is {here}; qemu-{arch} {debian}")
 
 
 def _sysroot(arch: str) -> str | None:

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity.accuracy import accuracy_cases
-from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, of_tested_methods, peak_memory
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, of_tested_methods
 from modelbuild_rules.testing.steps.parity.cases import Plan, Planned, cases
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import OutputTypes, output_types, wrong_metrics, wrong_outputs
-from modelbuild_rules.testing.steps.parity.programs import Call, Calls, Results, latencies, method_of, open_program
-from modelbuild_rules.testing.steps.parity.runners import Caller, Runner, runner_of
+from modelbuild_rules.testing.steps.parity.programs import Call, Calls, Results, latencies, open_program
+from modelbuild_rules.testing.steps.parity.runners import Caller, ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
 
 
-def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
+def results(step: Step, runner: ProgramRunner) -> tuple[list[Case], dict[str, float]]:
     """Return the report's cases and measures."""
     program = open_program(step, "program")
     drawn = list(cases(step, program))
-    _, (first, *_) = drawn[0]
     measures: dict[str, float] = {}
-    if "runtime" not in step.inputs:  # the C++ runtime uses processes of its own
-        before = peak_memory()
-        with suppress(ProgramError):  # its case reports the error
-            program.run(first.inputs, method_of(program, first.method).name)
-        measures["memory"] = peak_memory() - before
     eager = Eager(step, program)
     types = output_types(step, program)
     found, came_to_an_end = [], True
@@ -68,18 +61,20 @@ def wrong_call(step: Step, calls: Calls, found: Results, expected: Results, type
     return ""
 
 
-def _budgets(step: Step, runner: Runner, eager: Eager, plan: Plan, measures: dict[str, float]) -> list[Case]:
+def _budgets(step: Step, runner: ProgramRunner, eager: Eager, plan: Plan, measures: dict[str, float]) -> list[Case]:
     """Return a case for each budget, and add the measured values to `measures`. An emulator has no latency."""
     budgets, unmeasured = dict(step.params["budgets"]), []
     if not runner.emulator:
         calls, _ = eager.run(plan)
         for name, number in latencies(calls).items():
-            measures[name] = runner.median_ms(calls[number])
+            found = runner.measures(calls[number])
+            measures[name] = found["latency_ms"]
+            measures["memory"] = max(found["memory"], measures.get("memory", 0.0))
         if "max_latency_ratio" in budgets:
             measures["baseline_ms"] = _baseline(step, eager, plan[0], calls[0])
-    elif budgets.pop("max_latency_ratio", None) is not None:
-        message = f"latency is not measured in {runner.emulator}"
-        unmeasured.append(Case("max_latency_ratio", "not_run", message=message))
+    for name in ("max_latency_ratio", "max_memory") if runner.emulator else ():
+        if budgets.pop(name, None) is not None:
+            unmeasured.append(Case(name, "not_run", message=f"it is not measured in {runner.emulator}"))
     facts = of_tested_methods(step, json.loads(step.input("program.delegation").read_bytes()))
     files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
     measures["bytes"] = sum(path.stat().st_size for path in files)
@@ -90,8 +85,8 @@ def _baseline(step: Step, eager: Eager, planned: Planned, call: Call) -> float:
     """Return the median milliseconds of the baseline."""
     if "baseline.pte" not in step.inputs:
         return median_ms(lambda: eager.run([planned]))
-    baseline = runner_of(step, "baseline")
+    baseline = ProgramRunner(step, "baseline")
     unmet = baseline.unmet_requirement()
     if unmet:
         raise StepError(f"the baseline {unmet}")
-    return baseline.median_ms(call)
+    return baseline.measures(call)["latency_ms"]

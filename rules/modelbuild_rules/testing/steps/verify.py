@@ -1,0 +1,85 @@
+"""Run a program with the C++ runtime on recorded calls of its module, and compare the outputs with the module's.
+
+Inputs   program.pte, .ptd, .delegation, .signature   the program
+         calls.<method>                 tree: calls, as model/steps/calls/recorded.py writes them
+         kernels.<name>                 kernel libraries (bundle/steps/runtime/kernels.py)
+         lowered.<method>.program, .weights; backend.<method>.<number>.<name>; eager
+                                        as in testing/steps/first_wrong_node.py, for a program that is wrong
+Params   methods, backends, modules     likewise
+         installed                      the module whose folder has the C++ runtime
+         arch, gpu, libraries           as in testing/steps/pte_test.py: those of a program for the CPU
+Outputs  verified                       JSON: Verified of program/documents.py
+         notes                          text: facts for the program's author, a line each
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from modelbuild.step import Step, StepError
+from modelbuild_rules.model.steps.calls.differences import difference
+from modelbuild_rules.model.steps.calls.files import Calls
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, open_program, tensor_ports
+from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
+from modelbuild_runtime.describe import MethodDescription
+from modelbuild_runtime.errors import ProgramError
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import Verified, VerifiedMethod
+
+
+def run(step: Step) -> None:
+    runner = ProgramRunner(step, "program")
+    if unmet := runner.unmet_requirement():
+        raise StepError(f"the program cannot run here: it {unmet}; expected 'verify = false'")
+    program = open_program(step, "program")
+    several = len(program.describe().methods) > 1
+    methods = {
+        name: _verified(step, runner, name, program.describe().method(name if several else None))
+        for name in step.params["methods"]
+    }
+    document: Verified = {"version": 1, "methods": methods}
+    step.outputs["verified"].write_text(json.dumps(document, indent=1) + "\n")
+    random = [name for name, each in methods.items() if each["random"]]
+    notes = [f"{name} draws random numbers, so the program was not compared with its module" for name in random]
+    step.outputs["notes"].write_text("".join(f"{note}\n" for note in notes))
+
+
+def _verified(step: Step, runner: ProgramRunner, method: str, described: MethodDescription) -> VerifiedMethod:
+    """Compare a method with its module. Raises StepError for the first call on which they differ."""
+    recorded = Calls(step.input(f"calls.{method}"))
+    names = recorded.document["calls"]
+    ports = [port.name for port in tensor_ports(described)]
+    calls = [Call(method, dict(zip(ports, each, strict=True))) for each in recorded.inputs]
+    wanted = [dict(zip((port.name for port in described.outputs), each, strict=True)) for each in recorded.outputs]
+    step.progress(f"running {method}")
+    outputs = _run(step, runner, calls, names) if calls else []
+    for number, (found, expected) in enumerate(zip(outputs, wanted, strict=True)):
+        for place, (name, value) in enumerate(expected.items()):
+            problem = "" if value is None else difference(found[name], value, recorded.document["comparison"], place)
+            if problem:
+                right: list[Arrays] = [
+                    {each: array for each, array in one.items() if array is not None} for one in wanted[: number + 1]
+                ]
+                from modelbuild_rules.testing.steps.bisect.verified import explain  # imports torch
+
+                why = explain(step, runner, calls[: number + 1], right, name, recorded.document["comparison"])
+                whose = f"{method}: " if len(step.params["methods"]) > 1 else ""
+                where = f"{whose}on {names[number]}, the program's output '{name}'"
+                raise StepError(f"{where} {problem}, the module's; {why}")
+    return {"calls": list(names), "random": recorded.document["random"]}
+
+
+def _run(step: Step, runner: ProgramRunner, calls: Sequence[Call], names: Sequence[str]) -> list[Arrays]:
+    """Return the outputs of each call, all made in one process. Raises StepError with the first call that fails."""
+    try:
+        return runner.run(list(calls))
+    except ProgramError as error:
+        for number in range(1, len(calls)):
+            try:
+                runner.run(list(calls[:number]))
+            except ProgramError as first:
+                raise StepError(f"on {names[number - 1]}, the program fails: {first}") from first
+        raise StepError(f"on {names[-1]}, the program fails: {error}") from error
