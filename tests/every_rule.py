@@ -377,7 +377,6 @@ PACKAGE: dict[str, Any] = {
             "model": ":model",
             "inputs": FILES,
             "gpus": 1,
-            "cpp_runtime": True,
             "runtime": "runtime.tar",
             "libraries": [_LIBRARY],
         },

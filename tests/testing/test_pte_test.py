@@ -119,9 +119,8 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
     assert bad["drawn"]["message"] == "metric same_sign is 1, expected at most 0.5"
     elsewhere = tests["//:elsewhere_test"]
     assert elsewhere["status"] == "not_run"
-    assert elsewhere["reason"].startswith(
-        "needs a device with aarch64, and this machine is x86_64; with 'cpp_runtime = "
-    )
+    assert elsewhere["reason"].startswith("needs ")
+    assert "aarch64" in elsewhere["reason"]
     part = workspace.test("//:good", "--test-filter", "drawn[1]")["//:good"]
     assert [case["name"] for case in part["cases"]] == ["drawn[1]"]
     assert workspace.test("//:good")["//:good"]["cases"] == good["cases"]

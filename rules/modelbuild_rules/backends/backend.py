@@ -99,9 +99,9 @@ class Backend(Extension):
     compile       attributes that decide the bytes of a compiled partition
     device        facts of the device (fields of DeviceTarget) that decide the bytes of a compiled partition
     tools         distributions whose versions decide the bytes of a compiled partition
-    examples      true if the partition step runs the program on example inputs
     common        true if its partitions of a program with several methods have constants and state in common
-    runs_here     true if the C++ runtime runs its partitions on the machine of the build
+    runs_here     true if the C++ runtime runs its partitions on the machine of the build; of other backends, the
+                  partition step compares partitions with the program, in eager mode on the example inputs
     """
 
     partitioning: str = ""
@@ -109,7 +109,6 @@ class Backend(Extension):
     partition: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
-    examples: bool = False
     common: bool = False
     runs_here: bool = False
 

@@ -127,7 +127,10 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     libraries = tuple(dict.fromkeys(each for model in models.values() for each in model.kernels))
     backends, kernels = _for_device(ctx, stacks, facts, libraries)
     # A part that was compiled elsewhere does not run here.
-    runs = {name: any(entry.backend.examples for entry in stack) and not parts for name, stack in stacks.items()}
+    runs = {
+        name: ctx.attrs.verify and not parts and not all(entry.backend.runs_here for entry in stack)
+        for name, stack in stacks.items()
+    }
     methods = tuple(
         PartitionedMethod(
             name,

@@ -89,7 +89,9 @@ class Net(nn.Module):
 def prepare(module, x):
     module.drawn = {drawn}
 """
-    one, same, other = (export(source, seed=seed, prepare="m/net.py:prepare").bytes("calls", "examples") for seed in (3, 3, 4))
+    one, same, other = (
+        export(source, seed=seed, prepare="m/net.py:prepare").bytes("calls", "examples") for seed in (3, 3, 4)
+    )
     assert one == same != other
 
 

@@ -121,7 +121,10 @@ class TestBytes:
             weights["head.weight"][0, 0] = value
             save_file(weights, tmp_path / "w.safetensors")
             found.append(export(LINEAR, files={"weights.": (tmp_path / "w.safetensors",)}).bytes())
-        assert [path for path in found[0] if found[0][path] != found[1][path]] == ["calls/tensors.safetensors", "weights/4"]
+        assert [path for path in found[0] if found[0][path] != found[1][path]] == [
+            "calls/tensors.safetensors",
+            "weights/4",
+        ]
 
     def test_the_seed_decides_initial_values_and_examples(self, export: Callable[..., Any]) -> None:
         one, same, other = (export(LINEAR, seed=seed) for seed in (3, 3, 4))

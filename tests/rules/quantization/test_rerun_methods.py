@@ -76,25 +76,26 @@ def of(target: str, steps: str, methods: Iterable[str] = METHODS) -> set[str]:
 def program(methods: Iterable[str] = METHODS) -> set[str]:
     """Return the ids of the actions that make a program from methods that changed."""
     compiled = {f"//:program#compile:{method}.p0" for method in methods}
-    return {*of("program", "partition", methods), *compiled, "//:program#plan", "//:program#emit"}
+    linked = ("plan", "emit", "verify")
+    return {*of("program", "partition", methods), *compiled, *(f"//:program#{step}" for step in linked)}
 
 
 TABLE = {
     "head of one method": Row(
         edited("net.py", "self.head(torch.tanh(self.backbone(x)))", "self.head(torch.sigmoid(self.backbone(x)))"),
-        {*of("net", "export"), *of("int8", "modules calibrate convert", ["classify"]), *program(["classify"])},
+        {*of("net", "export"), *of("int8", "modules calibrate convert expected", ["classify"]), *program(["classify"])},
     ),
     "recipe": Row(
         edited("BUILD.toml", '[{ type = "xnnpack" }]', '[{ type = "xnnpack", observer = "min_max" }]'),
-        {*of("int8", "calibrate convert"), *program()},
+        {*of("int8", "calibrate convert expected"), *program()},
     ),
     "scales of weights": Row(
         edited("BUILD.toml", '[{ type = "xnnpack" }]', '[{ type = "xnnpack", per_channel = false }]'),
-        {*of("int8", "convert"), *program()},
+        {*of("int8", "convert expected"), *program()},
     ),
     "calibration data of one method": Row(
         edited("BUILD.toml", 'classify = ":data_4"', 'classify = ":data_9"'),
-        {"//:data_9#generate", *of("int8", "calibrate convert", ["classify"]), *program(["classify"])},
+        {"//:data_9#generate", *of("int8", "calibrate convert expected", ["classify"]), *program(["classify"])},
     ),
     "comment in the source": Row(
         edited("net.py", "    def embed", "    # Two methods.\n    def embed"),
@@ -103,7 +104,7 @@ TABLE = {
     "method of the program": Row(
         edited("BUILD.toml", 'model = ":int8"\n', 'methods = { embed = ":int8" }\n'),
         # It shares no state any more.
-        {"//:program#partition:embed", "//:program#plan", "//:program#emit"},
+        {"//:program#partition:embed", "//:program#plan", "//:program#emit", "//:program#verify"},
     ),
 }
 QUICK = "calibration data of one method"

@@ -30,7 +30,10 @@ def found(tmp_path: Path) -> Found:
         wrong.mkdir()
         if known is not None:
             known.write(wrong / FINDING)
-        nodes = [(Node("a (op), in p0", "net.py:1"), ONE), (Node("b (op), in p0", "net.py:2"), TWO)]
+        nodes = [
+            (Node("a", "op", ", in p0", "xnnpack", "net.py:1"), ONE),
+            (Node("b", "op", ", in p0", "xnnpack", "net.py:2"), TWO),
+        ]
         Nodes(nodes, AT, TOLERANCE).save(wrong)
         (wrong / "case.json").write_text(json.dumps({"name": "drawn", "call": 2, "calls": 3}))
         out = device / "out/nodes"

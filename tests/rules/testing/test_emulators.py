@@ -25,18 +25,18 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("arch", [None, "x86_64"])
 def test_this_machine_runs_programs_of_its_own_architecture(arch: str | None) -> None:
-    assert machine_for(arch, emulated=True) == Machine()
+    assert machine_for(arch) == Machine()
 
 
 def test_an_emulator_runs_programs_of_another(here: Path) -> None:
-    found = machine_for("aarch64", emulated=True)
+    found = machine_for("aarch64")
     command = ("/bin/qemu-aarch64", "-L", f"{here}/usr/aarch64-linux-gnu")
     assert found == Machine("", "qemu-aarch64", command)
 
 
 def test_a_static_emulator_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", {"qemu-aarch64-static": "/bin/qemu-aarch64-static"}.get)
-    assert machine_for("aarch64", emulated=True).emulator == "qemu-aarch64-static"
+    assert machine_for("aarch64").emulator == "qemu-aarch64-static"
 
 
 @pytest.mark.parametrize("lacking", ["emulator", "library"])
@@ -47,15 +47,7 @@ def test_without_an_emulator_or_its_c_library_the_reason_names_the_packages(
         monkeypatch.setattr(shutil, "which", {}.get)
     else:
         (here / "usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1").unlink()
-    assert machine_for("aarch64", emulated=True) == Machine(
+    assert machine_for("aarch64") == Machine(
         "needs a device with aarch64, and this machine is x86_64; qemu-aarch64 (Debian's qemu-user and"
         " libc6-arm64-cross) would run it"
-    )
-
-
-def test_python_s_runtime_is_not_emulated() -> None:
-    found = machine_for("aarch64", emulated=False)
-    assert found == Machine(
-        "needs a device with aarch64, and this machine is x86_64; with 'cpp_runtime = true' qemu-aarch64 (Debian's"
-        " qemu-user and libc6-arm64-cross) would run it"
     )

@@ -145,7 +145,6 @@ WRONG = [
     ),
     ("gpus = 1", "gpus is for tests on this machine, and not with on_device; expected none: the device has its own"),
     ("max_memory = 9", "max_memory is for tests on this machine"),
-    ("cpp_runtime = true", "cpp_runtime is for tests on this machine"),
     ('baseline = ":program"', "baseline is for tests on this machine"),
 ]
 

@@ -21,7 +21,6 @@ from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 from modelbuild.workspace.workspace import load_workspace
-from modelbuild_rules.bundle.installed_runtime import InstalledRuntime
 from tests.program_build import program_build
 
 TEST = """
@@ -95,7 +94,7 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
     assert keys(ARCHIVE)["test"] == keys(ARCHIVE)["test"]
     assert len({keys()["test"], keys(ARCHIVE)["test"], keys(ARCHIVE, runtime="other")["test"]}) == 3
     assert keys() == keys(runtime="other")
-    assert keys(ARCHIVE)["bisect"] == keys(ARCHIVE, runtime="other")["bisect"] != keys()["bisect"]
+    assert keys(ARCHIVE)["bisect"] != keys(ARCHIVE, runtime="other")["bisect"]
 
 
 def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
@@ -174,43 +173,20 @@ def test_how_many_gpus_the_test_takes_is_in_the_key(keys: Any) -> None:
     assert len({keys(ARCHIVE + more)["test"] for more in ("", "gpus = 1", "gpus = 2")}) == 3
 
 
-def test_the_gpu_that_the_device_names_is_in_the_key_with_an_archive_only(keys: Any) -> None:
+def test_the_gpu_that_the_device_names_is_in_the_key(keys: Any) -> None:
     devices = ["", *(f'compute_capability = ["{each}"]' for each in ("8.6", "9.0"))]
     devices += [f"{devices[1]}\ncuda_index = 1", 'compute_capability = ["8.6", "9.0"]']
     assert len({keys(ARCHIVE, device)["test"] for device in devices}) == len(devices)
-    assert len({keys("", device)["test"] for device in devices}) == 1
 
 
-@pytest.mark.parametrize("more", ["cpp_runtime = true\n", "gpus = 1\n"])
-def test_without_an_archive_the_installed_runtime_is_a_tool(
-    actions: Actions, keys: Any, tmp_path: Path, more: str
-) -> None:
+def test_without_an_archive_the_installed_runtime_is_a_tool(actions: Actions, keys: Any, tmp_path: Path) -> None:
     (tmp_path / "runtime.tar").touch()
-    installed, archive, python = (actions(text)["test"] for text in (more, more + ARCHIVE, ""))
-    assert "modelbuild-runtime" in installed.tools
+    installed, archive = (actions(text)["test"] for text in ("", ARCHIVE))
+    assert {"modelbuild-runtime", "modelbuild_runtime_native"} & set(installed.tools)
     assert installed.params["installed"] == "modelbuild_runtime_native"
-    for other in (archive, python):
-        assert "modelbuild-runtime" not in other.tools
-        assert "installed" not in other.params
-    assert [each.params["cpp_runtime"] for each in (installed, archive, python)] == [True, True, False]
-    assert len({keys(text)["test"] for text in (more, more + ARCHIVE, "")}) == 3
-    assert keys("cpp_runtime = true\n" + ARCHIVE)["test"] == keys(ARCHIVE)["test"]
-
-
-def test_the_installed_runtime_is_there_for_kernels_that_executorch_lacks(
-    actions: Actions, keys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the lowered program has the names of its kernels, so the step chooses."""
-    here = f'arch = "{platform.machine()}"' if platform.machine() != "x86_64" else ""
-    without = keys("", here)["test"]
-    monkeypatch.setattr(InstalledRuntime, "has_files", lambda self: True)
-    found = actions("", here)["test"]
-    assert (found.params["cpp_runtime"], found.params["installed"]) == (False, "modelbuild_runtime_native")
-    assert "modelbuild-runtime" in found.tools
-    assert keys("", here)["test"] != without
-    for more in ("max_memory = 9", ARCHIVE):  # measured in ExecuTorch's Python runtime; another runtime
-        (tmp_path / "runtime.tar").touch()
-        assert "installed" not in actions(more, here)["test"].params
+    assert not {"modelbuild-runtime", "modelbuild_runtime_native"} & set(archive.tools)
+    assert archive.params["installed"] is None
+    assert keys("")["test"] != keys(ARCHIVE)["test"]
 
 
 def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_installed(
@@ -218,7 +194,7 @@ def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_inst
 ) -> None:
     other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
     without = actions(OTHER.replace("aarch64", other), owner="without_device")["test"]
-    assert (without.params["cpp_runtime"], "installed" in without.params) == (False, False)
+    assert without.params["installed"] is None
     (tmp_path / f"modelbuild_runtime_{other}.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     with_runtime = actions(OTHER.replace("aarch64", other), owner="without_device")["test"]
@@ -261,17 +237,6 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
     ("more", "line"),
     [
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
-        (
-            'libraries = [{ file = "net.py", version = "1.0", licence = "a" }]',
-            "only the C++ runtime loads libraries; expected 'cpp_runtime = true', 'runtime' or 'gpus' as well",
-        ),
-        *(
-            (
-                f"{more}\nmax_memory = 9",
-                "memory is measured in ExecuTorch's Python runtime only; expected no 'runtime', ",
-            )
-            for more in ('runtime = "net.py"', "cpp_runtime = true", "gpus = 1")
-        ),
     ],
 )
 def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(

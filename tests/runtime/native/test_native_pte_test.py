@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from modelbuild.step import Step
-from modelbuild_rules.testing.steps import first_wrong_node
-from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
 
 NET = """
@@ -119,18 +116,15 @@ TESTS = {
     "gpu_none": ("planned", "right", f'{FAKE}device = ":fake"\n'),
     "gpu_other": ("planned", "right", ON_FAKE.replace(":fake", ":other")),
     "gpu_real": ("planned", "right", ON_FAKE.replace(FAKE, REAL)),
-    "gpu_python": ("planned", "right", 'device = ":fake"\n'),
     "tensorrt": ("host", "right", ON_FAKE),
     "tensorrt_plain": ("host", "right", ON_FAKE.replace("fakes.tar", "plain.tar")),
     "tensorrt_library": ("headed_rtx", "right", f"{ON_FAKE}{LIBRARIES}"),
     "tensorrt_no_library": ("headed_rtx", "right", ON_FAKE),
 }
-HERE = "with 'cpp_runtime = true' the C++ runtime runs the program"
 NOT_RUN = {
     "gpu_none": "needs a GPU of compute capability 1.1, and the test requests none; expected gpus = 1",
     "gpu_other": "needs a GPU of compute capability 1.2 or 1.3, and GPU 0 here has 1.1",
     "gpu_real": r"needs a GPU of compute capability 1.1, and (there is none here \(.+\)|GPU 0 here has \d+\.\d)",
-    "gpu_python": f"needs the backend CudaBackend, which ExecuTorch's Python runtime lacks; {re.escape(HERE)}",
     "tensorrt_no_library": "the engine needs TensorRT-RTX 1.6.1: found no libtensorrt_rtx.so.1 beside the runtime, .*",
     "tensorrt_plain": "needs TensorRT, of which the runtime has no flavour; `make runtime` .*",
 }
@@ -238,17 +232,4 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(workspace: PteTes
 
     tests = workspace.test("//:cpu_large_test", "--bisect", code=4)
     found = tests["cpu_large"]["cases"][-1]["message"]
-    assert found == "parity holds in every case in ExecuTorch's Python runtime; the test used the C++ runtime"
-
-
-def test_the_first_wrong_node_of_a_program_for_gpus_is_not_looked_for(
-    cuda_programs: dict[str, Path], tmp_path: Path
-) -> None:
-    (tmp_path / "signature.json").write_text(json.dumps(SIGNATURE))
-    inputs = {"program.pte": (cuda_programs["planned"],), "program.signature": (tmp_path / "signature.json",)}
-    params = {"methods": {"forward": {}}}
-    first_wrong_node.run(Step(params, inputs, {"finding": tmp_path / "finding.json"}, tmp_path))
-    finding = json.loads((tmp_path / "finding.json").read_text())
-    check_format("finding", finding)
-    found = finding["message"]
-    assert found == "not searched: that needs ExecuTorch's Python runtime, which lacks CudaBackend"
+    assert found == "parity holds in every case"

@@ -41,7 +41,7 @@ def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_
         TEST.format(name="right", scale=2, more=RUNTIME),
         TEST.format(name="wrong", scale=3, more=RUNTIME),
         TEST.format(name="slow", scale=2, more=f"{RUNTIME}max_latency_ratio = 1e-9\n"),
-        TEST.format(name="python", scale=2, more=""),
+        TEST.format(name="bare", scale=2, more=""),
         TEST.format(name="there", scale=2, more=f"{RUNTIME}on_device = true\n"),
         TEST.format(name="wrong_there", scale=3, more=f"{RUNTIME}on_device = true\n"),
     ]
@@ -60,16 +60,15 @@ def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_
     searched = [each["cases"][-1]["message"] for each in (there["wrong_there"], found["//:wrong"])]
     assert searched[0].startswith("case drawn: first wrong node: "), searched
     note = "run by qemu-aarch64, which emulates aarch64"
-    python = (
-        "needs a device with aarch64, and this machine is x86_64; with 'cpp_runtime = true' qemu-aarch64 (Debian's"
-        " qemu-user and libc6-arm64-cross) would run it"
+    bare = (
+        "needs the C++ runtime for aarch64; expected the package modelbuild-runtime-aarch64, or the attribute 'runtime'"
     )
     assert {name: (each["status"], each["reason"]) for name, each in found.items()} == {
         "//:right": ("passed", note),
         "//:wrong": ("failed", f"its case failed; {note}"),
         "//:slow": ("passed", note),
-        "//:python": ("not_run", python),
+        "//:bare": ("not_run", bare),
     }
     assert "latency_ms" not in found["//:right"]["measures"]
     (skipped,) = (case for case in found["//:slow"]["cases"] if case["status"] == "not_run")
-    assert (skipped["name"], skipped["message"]) == ("max_latency_ratio", "latency is not measured in qemu-aarch64")
+    assert (skipped["name"], skipped["message"]) == ("max_latency_ratio", "it is not measured in qemu-aarch64")

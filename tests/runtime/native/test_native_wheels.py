@@ -41,7 +41,6 @@ runtime = "runtime.tar"
 name = "cpp_test"
 program = ":classifier_portable"
 model = ":classifier_model"
-cpp_runtime = true
 inputs = [{ name = "drawn", generator = { seed = 1 } }]
 """
 

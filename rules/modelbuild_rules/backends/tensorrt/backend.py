@@ -179,7 +179,6 @@ TENSORRT = TensorrtBackend(
     ),
     compile=("flavour", "precision", "workspace_size"),
     device=("arch", "compute_capabilities", "cuda_index", "os"),
-    examples=True,
 )
 
 
