@@ -83,7 +83,6 @@ struct Port {
   std::optional<std::pair<double, double>> range;
   Constant constant;        // of an input that is not a tensor: the only value that the program accepts
   std::string host_kernel;  // a CPU kernel that reads or writes it; "" if only delegates and copies do
-  bool direct = false;      // of an input on the host: only a GPU reads it, so it is read from the caller's memory
 };
 MODELBUILD_API std::string to_string(const Port& port);  // `image: float32[1, 3, h=12..1024, 512] on cuda:0`
 // Throws Error of kind kInput, with the expected and the given value, unless a tensor of this type and shape fits.
@@ -243,8 +242,8 @@ class Program {
 
   MODELBUILD_API const Description& describe() const;
   // The method "" is the only one, or `forward`. `inputs` are in the order of the method's tensor inputs. Host tensors
-  // are read in place if the program's layout is row-major; a program that writes to its inputs then writes to the
-  // caller's memory.
+  // that the program plans no memory for are read in place if its layout is row-major; a program that writes to such an
+  // input then writes to the caller's memory.
   MODELBUILD_API std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs,
                                         const RunOptions& options = {});
   MODELBUILD_API Transfers transfers() const;       // of the last run

@@ -1,6 +1,4 @@
 // A loaded program and its runs.
-#include <executorch/extension/module/module.h>
-
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -34,14 +32,14 @@ int module_of(const Description& description, const MethodDescription& method) {
 struct Program::State {
   explicit State(SignedFiles found) : files(std::move(found)) {}
 
-  SignedFiles files;  // `module` reads them
+  SignedFiles files;  // `program` reads them
   Description description;
   mutable std::mutex mutex;            // guards all members below
-  std::unique_ptr<Profiler> profiler;  // nullptr unless runs are profiled; destroyed after `module`, which calls it
-  SharedState shared;                  // destroyed after `module`, whose methods have it if they share their state
-  std::map<std::string, LoadedMethod, std::less<>> methods;
-  std::unique_ptr<executorch::extension::Module> module;  // declared after `methods`, so destroyed before
-  std::map<std::string, Graphs, std::less<>> graphs;      // destroyed before `module`: they use its delegates
+  std::unique_ptr<Profiler> profiler;  // nullptr unless runs are profiled
+  SharedState shared;                  // of methods that share their state
+  std::optional<LoadedProgram> program;
+  std::map<std::string, LoadedMethod, std::less<>> methods;  // destroyed before the above, which they use
+  std::map<std::string, Graphs, std::less<>> graphs;         // destroyed before `methods`: they use their delegates
   Transfers transfers;
   GraphCounts graph_counts;
   int number = next_number();  // among those that this process loads
@@ -53,10 +51,14 @@ struct Program::State {
 
 // Methods that share a state are loaded together: loading one sets its initial state.
 LoadedMethod& Program::State::loaded(const MethodDescription& method) {
+  if (!program) {
+    std::vector<std::filesystem::path> data;
+    for (const auto& [file, size] : description.data) data.push_back(files.content(file));
+    program.emplace(files.content(description.path), data, description.path);
+  }
   const auto load = [this](const MethodDescription& each, SharedState* state) -> LoadedMethod& {
     const Owner owner{number, module_of(description, each)};
-    return methods.try_emplace(each.name, module.get(), each, description.path, owner, profiler.get(), state)
-        .first->second;
+    return methods.try_emplace(each.name, *program, each, description.path, owner, profiler.get(), state).first->second;
   };
   if (!description.shared_state) return load(method, nullptr);
   for (const MethodDescription& each : description.methods) load(each, &shared);
@@ -79,7 +81,7 @@ std::vector<Value> Program::State::run(const MethodDescription& method, std::spa
   loaded.set_inputs(inputs);
   loaded.set_outputs(options.outputs);
   if (record) loaded.queue()->begin_recording();
-  const auto results = loaded.execute();
+  loaded.execute();
   std::unique_ptr<Recording> recording;
   if (record) {
     recording = loaded.queue()->end_recording();
@@ -87,7 +89,7 @@ std::vector<Value> Program::State::run(const MethodDescription& method, std::spa
     ++graph_counts.recorded;
   }
   transfers = entered.leave();
-  std::vector<Value> values = loaded.outputs(results);
+  std::vector<Value> values = loaded.outputs();
   if (record) kept.add({*key, std::move(recording), values});
   kept.last = std::move(key);
   return values;
@@ -123,10 +125,6 @@ std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const 
   state->description = modelbuild::describe(pte, options, &state->files);
   load_plugins(state->description, options);
   if (options.profile) state->profiler = std::make_unique<Profiler>();
-  std::vector<std::string> data;
-  for (const auto& [file, size] : state->description.data) data.push_back(state->files.content(file).string());
-  using executorch::extension::Module;
-  state->module = std::make_unique<Module>(state->files.content(pte).string(), data, Module::LoadMode::Mmap);
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
 

@@ -15,7 +15,6 @@
 namespace modelbuild {
 namespace {
 
-namespace ee = executorch::extension;
 namespace er = executorch::runtime;
 
 [[noreturn]] void refuse(const Port& port, const std::string& why) {
@@ -34,15 +33,14 @@ std::vector<std::int64_t> largest(const Port& port) {
 
 }  // namespace
 
-LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program, Owner owner,
-                           er::EventTracer* profiler, SharedState* shared)
-    : module_(module), described_(described), program_(std::move(program)) {
+LoadedMethod::LoadedMethod(const LoadedProgram& program, const MethodDescription& described, std::string path,
+                           Owner owner, er::EventTracer* profiler, SharedState* shared)
+    : described_(described), path_(std::move(path)) {
   forget_error();
   const auto check = [&](er::Error error) {
-    if (error != er::Error::Ok) fail_program(program_ + ": could not be loaded: " + error_text(error) + error_since());
+    if (error != er::Error::Ok) fail_program(path_ + ": could not be loaded: " + error_text(error) + error_since());
   };
-  check(module_->load(ee::Program::Verification::InternalConsistency));
-  const auto meta = module_->method_meta(described_.name);
+  const auto meta = program.program().method_meta(described_.name.c_str());
   check(meta.error());
   const auto tensors = [](const std::vector<Port>& ports, auto info) {
     std::vector<bool> planned;
@@ -54,7 +52,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   };
   planned_inputs_ = tensors(described_.inputs, [&](std::size_t i) { return meta->input_tensor_meta(i); });
   planned_outputs_ = tensors(described_.outputs, [&](std::size_t i) { return meta->output_tensor_meta(i); });
-  arenas_ = std::make_unique<Arenas>(*meta, program_, shared);
+  arenas_ = std::make_unique<Arenas>(*meta, path_, shared);
   if (DeviceServices* services = device_services()) queue_ = services->make_queue();
   // The queue is also entered while delegates initialize, so that their work is complete on return.
   Entered entered(queue_.get(), {});
@@ -63,9 +61,11 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   check(owned.set_option("modelbuild_module", owner.module));
   er::LoadBackendOptionsMap options;
   for (const DelegateInfo& each : described_.delegates) check(options.set_options(each.backend.c_str(), owned.view()));
-  check(module_->load_method(described_.name, arenas_->allocator(), profiler, &options));
+  memory_.emplace(&structures_, arenas_->allocator(), &temporary_);
+  auto method = program.program().load_method(described_.name.c_str(), &*memory_, profiler, program.data(), &options);
+  check(method.error());
+  method_.emplace(std::move(*method));
   entered.leave();
-  direct_ = std::make_unique<DirectInputs>(module_, described_);
 }
 
 void LoadedMethod::set_inputs(std::span<const Tensor> given) {
@@ -76,8 +76,8 @@ void LoadedMethod::set_inputs(std::span<const Tensor> given) {
     if (port.kind == Kind::kTensor) {
       set_input(i, port, *next++);
     } else if (const er::EValue value = constant_of(port);
-               !value.isNone() && module_->set_input(described_.name, value, i) != er::Error::Ok) {
-      fail_program(program_ + error_since());
+               !value.isNone() && method_->set_input(value, i) != er::Error::Ok) {
+      fail_program(path_ + error_since());
     }
   }
 }
@@ -98,11 +98,10 @@ void LoadedMethod::set_input(std::size_t index, const Port& port, const Tensor& 
     data = copy.data();
   }
   if (!given.device.cuda && port.device.cuda && given.nbytes() != 0) data = stage(index, port, data, given.nbytes());
-  if (!given.device.cuda && direct_->set(index, data, given.shape)) return;
   // The method keeps the address of the elements, not the tensor.
-  const er::Error error = module_->set_input(described_.name, er::EValue(wrap(data, port, given.shape)), index);
+  WrappedTensor tensor(data, port, given.shape);
+  const er::Error error = method_->set_input(tensor.value(), index);
   if (error != er::Error::Ok) refuse(port, std::string(": ") + error_text(error) + error_since());
-  direct_->was_set(index);
 }
 
 // Copies on the run's stream: on a caller's stream, the previous run may still read the buffer.
@@ -125,8 +124,8 @@ void LoadedMethod::set_outputs(std::span<const Tensor> given) {
     const bool wanted = i < given.size() && given[i].data != nullptr;
     if (port.kind != Kind::kTensor || (!wanted && planned_outputs_[i])) continue;
     void* data = wanted ? given[i].data : own_output(i, port);
-    const ee::TensorPtr tensor = wrap(data, port, wanted ? given[i].shape : largest(port));
-    const er::Error error = module_->set_output(described_.name, er::EValue(tensor), i);
+    const std::size_t bytes = Tensor{nullptr, port.dtype, wanted ? given[i].shape : largest(port), {}}.nbytes();
+    const er::Error error = method_->set_output_data_ptr(data, bytes, i);
     // An output that is an input or a constant has memory already.
     if (wanted && error != er::Error::Ok) {
       throw Error(Error::Kind::kInput, "output '" + port.name + "' cannot be written to memory of the caller's: " +
@@ -138,31 +137,29 @@ void LoadedMethod::set_outputs(std::span<const Tensor> given) {
 void* LoadedMethod::own_output(std::size_t index, const Port& port) {
   const std::size_t bytes = std::max<std::size_t>(Tensor{nullptr, port.dtype, largest(port), {}}.nbytes(), 1);
   if (!port.device.cuda) {
-    return own_outputs_.try_emplace(index, bytes, program_ + ": output '" + port.name + "'").first->second.data();
+    return own_outputs_.try_emplace(index, bytes, path_ + ": output '" + port.name + "'").first->second.data();
   }
   const auto known = own_device_outputs_.find(index);
   if (known != own_device_outputs_.end()) return known->second.data();
   return own_device_outputs_.emplace(index, DeviceBuffer(port.device.index, bytes)).first->second.data();
 }
 
-std::vector<er::EValue> LoadedMethod::execute() {
-  auto results = module_->execute(described_.name);
-  if (!results.ok()) {
-    fail_program(program_ + ": method '" + described_.name + "' failed: " + error_text(results.error()) +
-                 error_since());
+void LoadedMethod::execute() {
+  if (const er::Error error = method_->execute(); error != er::Error::Ok) {
+    fail_program(path_ + ": method '" + described_.name + "' failed: " + error_text(error) + error_since());
   }
-  return std::move(*results);
 }
 
-std::vector<Value> LoadedMethod::outputs(const std::vector<er::EValue>& results) {
-  if (results.size() != described_.outputs.size()) {
-    fail_program(program_ + ": the run returned " + std::to_string(results.size()) + " outputs; expected " +
+std::vector<Value> LoadedMethod::outputs() {
+  const std::size_t count = method_->outputs_size();
+  if (count != described_.outputs.size()) {
+    fail_program(path_ + ": the run returned " + std::to_string(count) + " outputs; expected " +
                  std::to_string(described_.outputs.size()));
   }
   std::vector<Value> values;
-  values.reserve(results.size());
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    values.push_back(value_of(described_.outputs[i], results[i], &rearranged_));
+  values.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values.push_back(value_of(described_.outputs[i], method_->get_output(i), &rearranged_));
   }
   return values;
 }

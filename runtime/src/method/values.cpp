@@ -1,17 +1,20 @@
 #include "method/values.hpp"
 
+#include <executorch/runtime/core/exec_aten/util/dim_order_util.h>
+
 #include "devices/device_services.hpp"
 #include "method/layout.hpp"
 
 namespace modelbuild {
 namespace {
 
-namespace ee = executorch::extension;
 namespace er = executorch::runtime;
 
-er::etensor::Device device_of(const Device& device) {
-  using Type = er::etensor::DeviceType;
-  return {device.cuda ? Type::CUDA : Type::CPU, static_cast<er::etensor::DeviceIndex>(device.index)};
+std::vector<executorch::aten::StridesType> strides_of(const std::vector<executorch::aten::SizesType>& sizes,
+                                                      const std::vector<executorch::aten::DimOrderType>& order) {
+  std::vector<executorch::aten::StridesType> strides(sizes.size());
+  er::dim_order_to_stride_nocheck(sizes.data(), order.data(), sizes.size(), strides.data());
+  return strides;
 }
 
 Tensor tensor_of(const executorch::aten::Tensor& made, std::vector<std::vector<char>>* rearranged) {
@@ -30,10 +33,14 @@ Tensor tensor_of(const executorch::aten::Tensor& made, std::vector<std::vector<c
 
 }  // namespace
 
-ee::TensorPtr wrap(void* data, const Port& port, const std::vector<std::int64_t>& shape) {
-  return ee::make_tensor_ptr({shape.begin(), shape.end()}, data, {port.dim_order.begin(), port.dim_order.end()}, {},
-                             static_cast<executorch::aten::ScalarType>(port.dtype), device_of(port.device));
-}
+WrappedTensor::WrappedTensor(void* data, const Port& port, std::span<const std::int64_t> shape)
+    : sizes_(shape.begin(), shape.end()),
+      order_(port.dim_order.begin(), port.dim_order.end()),
+      strides_(strides_of(sizes_, order_)),
+      tensor_(static_cast<executorch::aten::ScalarType>(port.dtype), static_cast<ssize_t>(sizes_.size()), sizes_.data(),
+              data, order_.data(), strides_.data(), er::TensorShapeDynamism::DYNAMIC_BOUND,
+              port.device.cuda ? er::etensor::DeviceType::CUDA : er::etensor::DeviceType::CPU,
+              static_cast<er::etensor::DeviceIndex>(port.device.index)) {}
 
 er::EValue constant_of(const Port& port) {
   if (const auto* number = std::get_if<std::int64_t>(&port.constant)) return er::EValue(*number);

@@ -149,7 +149,6 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
     names.push_back(std::move(name));
   }
   std::map<std::int32_t, const std::string*> users;  // CPU kernels, by a tensor that they read or write
-  std::set<std::int32_t> on_host;                    // what delegates on the CPU get
   Moves moves(values, plan.scalars<std::int32_t>(3), on_gpu);
   const std::vector<Table> backends = plan.tables(7);
   for (const Table& chain : plan.tables(5)) {
@@ -158,10 +157,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       if (!instruction.has(1)) continue;
       const Table call = instruction.table(1);
       if (kind == instruction::kDelegateCall) {
-        const std::string backend = item(backends, call.scalar<std::int32_t>(0)).name(0);
-        const std::vector<std::int32_t> arguments = call.scalars<std::int32_t>(1);
-        moves.delegate(backend, arguments);
-        if (!on_gpu(backend)) on_host.insert(arguments.begin(), arguments.end());
+        moves.delegate(item(backends, call.scalar<std::int32_t>(0)).name(0), call.scalars<std::int32_t>(1));
       }
       found.branches = found.branches || kind == instruction::kJumpFalseCall;
       if (kind != instruction::kKernelCall) continue;
@@ -179,14 +175,6 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
   };
   note(plan.scalars<std::int32_t>(3), &found.inputs);
   note(plan.scalars<std::int32_t>(4), &found.outputs);
-  const std::vector<std::int32_t> outputs = plan.scalars<std::int32_t>(4);
-  on_host.insert(outputs.begin(), outputs.end());
-  for (std::size_t i = 0; i < found.inputs.size(); ++i) {
-    Port& port = found.inputs[i];
-    const std::int32_t index = plan.scalars<std::int32_t>(3)[i];
-    port.direct = port.kind == Kind::kTensor && port.planned && !port.device.cuda && port.host_kernel.empty() &&
-                  on_host.count(index) == 0;
-  }
   for (const Port& port : found.inputs) {
     const bool callers = port.kind == Kind::kTensor && port.device.cuda && !port.planned;
     if (callers) moves.most.copied_in += most_bytes(port);

@@ -31,8 +31,6 @@ RUNS = [
     ("destroy", "cuda_programs", "device", ("0",), 0),
     ("changing", "trt_programs", "device", (), 0),
     ("changing", "cuda_programs", "device", (), 0),
-    ("direct", "trt_programs", "planned", (), 0),
-    ("direct", "cuda_programs", "planned", (), 0),
     ("batches", "trt_programs", "profiles", ("3", "8", "1", "5"), 0),
     ("host", "trt_programs", "fails", (), 1),
     ("host", "trt_programs", "shape", (), 1),

@@ -145,21 +145,6 @@ def test_profiles_alternate_from_run_to_run(fake_gpus: Any, trt_programs: dict[s
     assert fake_gpus.left_over() == RETURNED
 
 
-def test_inputs_that_only_a_gpu_reads_are_read_from_the_callers_memory(
-    fake_gpus: Any, trt_programs: dict[str, Path], cuda_programs: dict[str, Path]
-) -> None:
-    """From the second run on; ExecuTorch insists on copying the first."""
-    for program in (trt_programs["host"], trt_programs["planned"], cuda_programs["planned"]):
-        done = fake_gpus("contract_check", "direct", program)
-        assert (done.returncode, done.stderr) == (0, "")
-        sources = [line.split("from=")[1].split()[0] for line in fake_gpus.calls("cudaMemcpyAsync") if "h2d" in line]
-        given = [line.removeprefix("input ") for line in done.stdout.splitlines() if line.startswith("input ")]
-        assert len(sources) == len(given) == 3
-        assert sources[1:] == given[1:]
-        assert sources[0] not in given
-        assert fake_gpus.left_over() == RETURNED
-
-
 @pytest.mark.parametrize(
     ("program", "why"),
     [

@@ -230,18 +230,6 @@ void no_graph(const char* path, bool on_device) {
   print(program->graph_counts());
 }
 
-// Three runs from three places in host memory, which are printed.
-void direct(const char* path) {
-  const auto program = Program::load(path);
-  std::vector<std::vector<float>> given;
-  for (int call = 0; call < 3; ++call) given.push_back(numbers(static_cast<float>(100 * call)));
-  for (std::vector<float>& in : given) {
-    std::printf("input %p\n", static_cast<void*>(in.data()));
-    const Tensor input = tensor(in.data());
-    check(in, fetched(program->run("forward", {&input, 1}).at(0)), "direct");
-  }
-}
-
 // Runs with different numbers of rows [n, 16], one behind the other.
 void batches(const char* path, int count, char** rows) {
   const auto program = Program::load(path);
@@ -296,8 +284,6 @@ int run(int count, char** arguments) {
     device(arguments[2], number(3), number(4) != 0);
   } else if (mode == "stream") {
     stream(arguments[2], number(3));
-  } else if (mode == "direct") {
-    direct(arguments[2]);
   } else if (mode == "batches") {
     batches(arguments[2], count - 3, arguments + 3);
   } else if (mode == "changing") {

@@ -1,5 +1,7 @@
 // Everything from a file to methods that are ready to run, on any bytes, as for a program without a manifest: nobody
 // vouches for it. Its delegates are to be such as check their blobs.
+#include <list>
+
 #include "api/log.hpp"
 #include "delegates/plugins.hpp"
 #include "memory_file.hpp"
@@ -7,7 +9,6 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace modelbuild;
-  using executorch::extension::Module;
   static MemoryFile file;
   static const LoadOptions plugins{
       .plugin_dirs = {std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib"}};
@@ -16,10 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string& path = file.write(data, size);
     const Description program = describe(path, {}, false, plugins.plugin_dirs);
     load_plugins(program, plugins);
-    std::vector<LoadedMethod> methods;  // they outlive the module
-    methods.reserve(program.methods.size());
-    Module module(path, Module::LoadMode::Mmap);
-    for (const MethodDescription& method : program.methods) methods.emplace_back(&module, method, path, Owner{});
+    const LoadedProgram loaded(path, {}, path);
+    std::list<LoadedMethod> methods;
+    for (const MethodDescription& method : program.methods) methods.emplace_back(loaded, method, path, Owner{});
   } catch (const Error&) {
   } catch (const GaveUp&) {
   }
