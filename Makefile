@@ -40,9 +40,10 @@ release: venv
 	rm -rf dist
 	$(BIN)/python tools/release.py $(RELEASE_ARGS)
 
-# With the compile commands of the runtime.
-tidy: runtime
-	find runtime rules -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy --config-file=runtime/.clang-tidy -p build/runtime --quiet
+# With the machine's C++ library.
+tidy: venv
+	$(BIN)/python runtime/build.py --commands-only --out build/tidy
+	find runtime rules -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy --config-file=runtime/.clang-tidy -p build/tidy --quiet
 
 # The checks run beside each other. One process more than jobs, since some tests wait for timers and servers.
 test: venv

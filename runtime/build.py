@@ -1,8 +1,8 @@
 """Build the C++ runtime: `python runtime/build.py --out build/runtime`. Prints the folder that contains bin/ and lib/.
 
 The script fetches the SDK that sdk.lock pins (with pip and its configuration), then configures and compiles. Everything
-else comes from this Python's environment: cmake, ninja, nlohmann-json and the headers of the CUDA runtime. `--arch`
-builds for another architecture than the machine's, with Debian's cross compiler.
+else comes from this Python's environment: the compiler (ziglang), cmake, ninja, nlohmann-json and the headers of the
+CUDA runtime. `--arch` builds for another architecture than the machine's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
-from toolchain import ARCHITECTURES, BuildError, toolchain
+from toolchain import ARCHITECTURES, BuildError, zig_options
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,37 +39,44 @@ def build(
     tensorrt: Path | None = None,
     targets: Sequence[str] = (),
     arch: str = "",
-    unity: bool = False,
+    commands_only: bool = False,
 ) -> Path:
     """Build all or some targets in a folder, incrementally, and return its install folder. Other builds wait.
 
-    `arch` is the architecture to build for; by default the machine's. `unity` compiles the library's files together,
-    which takes less time where there is nothing yet, and more after an edit.
+    `arch` is the architecture to build for; by default the machine's. With sanitizers, which Zig lacks, the machine's
+    own compiler compiles. `commands_only`: write only compile_commands.json, of each file with that compiler.
     """
-    tools = toolchain(arch or platform.machine())
+    arch = arch or platform.machine()
+    zig = folder_of("ziglang", "zig") / "zig"
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out / ".lock"):
-        sdk = fetch_sdk(out.parent / "sdk", tools.arch)
+        sdk = fetch_sdk(out.parent / "sdk", arch)
         options = {
-            **tools.cmake_options(),
+            **({} if sanitize or commands_only else zig_options(zig, arch)),
             "CMAKE_BUILD_TYPE": "Release",
             "CMAKE_MAKE_PROGRAM": _program("ninja"),
             "executorch_DIR": sdk / "executorch/share/cmake",
             "AOTI_SHIMS_DIR": sdk / "torch_tensorrt_executorch_runtime",
             "NLOHMANN_JSON_INCLUDE": folder_of("nlohmann-json", "nlohmann/json.hpp"),
-            "ZIG": folder_of("ziglang", "zig") / "zig",
+            "ZIG": zig,
             "CUDART_ROOT": folder_of("nvidia-cuda-runtime", "include/cuda_runtime_api.h"),
             "CUDART_LIBRARY": sdk / CUDART,
             "MODELBUILD_SANITIZE": sanitize,
             "MODELBUILD_TESTS": "ON" if tests else "OFF",
-            "MODELBUILD_UNITY": "ON" if unity else "OFF",
+            "MODELBUILD_UNITY": "OFF" if commands_only else "ON",
             "TensorRT_ROOT": tensorrt or "",
         }
         flags = [f"-D{name}={value}" for name, value in options.items()]
-        _run(_program("cmake"), "-G", "Ninja", "-S", HERE, "-B", out, *flags, log=out / "configure.log")
+        caches = {f"ZIG_{which}_CACHE_DIR": str(out.parent / "zig") for which in ("GLOBAL", "LOCAL")}
+        environment = {**os.environ, **caches}
+        configure = (_program("cmake"), "-G", "Ninja", "-S", HERE, "-B", out, *flags)
+        _run(*configure, log=out / "configure.log", environment=environment)
+        if commands_only:
+            return out
         what = [f"--target={target}" for target in targets]
         jobs = os.environ.get("JOBS", "2")
-        _run(_program("cmake"), "--build", out, "--parallel", jobs, *what, log=out / "build.log")
+        compile = (_program("cmake"), "--build", out, "--parallel", jobs, *what)
+        _run(*compile, log=out / "build.log", environment=environment)
     return out
 
 
@@ -126,9 +133,10 @@ def _not_installed(name: str) -> BuildError:
     return BuildError(f"{name} is not installed; pip install 'modelbuild[runtime-build]' brings it")
 
 
-def _run(*command: str | Path, log: Path) -> None:
+def _run(*command: str | Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
     with log.open("w") as file:
-        done = subprocess.run([*map(str, command)], stdout=file, stderr=subprocess.STDOUT, check=False)
+        line = [*map(str, command)]
+        done = subprocess.run(line, env=environment, stdout=file, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
         raise BuildError(f"{Path(str(command[0])).name} failed ({log}):\n{tail}")
@@ -147,11 +155,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="by default build/runtime, or build/runtime-ARCH for another machine")
     parser.add_argument("--sanitize", default="", help="address,undefined or thread")
     parser.add_argument("--tests", action="store_true", help="also build targets that only tests use")
+    parser.add_argument("--commands-only", action="store_true", help="only write compile_commands.json, for clang-tidy")
     parser.add_argument("--tensorrt", type=Path, help="folder with TensorRT's headers")
     options = parser.parse_args(arguments)
     try:
         out = (options.out or default_out(options.arch)).resolve()
-        print(build(out, options.sanitize, options.tests, options.tensorrt, arch=options.arch))
+        made = build(
+            out,
+            options.sanitize,
+            options.tests,
+            options.tensorrt,
+            arch=options.arch,
+            commands_only=options.commands_only,
+        )
+        print(made)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""The architectures that the runtime is built for, and the machine's compilers for them."""
+"""The architectures that the runtime is built for, and the compilers: Zig's, and the machine's for archives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ARCHITECTURES = ("x86_64", "aarch64")
+
+GLIBC = "2.28"
+"""The glibc that the SDK's libraries are made for (manylinux_2_28)."""
+
+FLAGS = "-Os -fno-sanitize=undefined"
+"""For CMake's probes, so that they link the same C++ library as everything else; targets have their own -O."""
 
 
 class BuildError(Exception):
@@ -39,16 +45,19 @@ class Toolchain:
         ).stdout.strip()
         return Path(found).resolve() if os.path.isabs(found) else None
 
-    def cmake_options(self) -> dict[str, str]:
-        """Return the options that make CMake cross-compile; none for the machine's own architecture."""
-        if not self.prefix:
-            return {}
-        return {
-            "CMAKE_SYSTEM_NAME": "Linux",
-            "CMAKE_SYSTEM_PROCESSOR": self.arch,
-            "CMAKE_C_COMPILER": f"{self.prefix}gcc",
-            "CMAKE_CXX_COMPILER": self.compiler,
-        }
+
+def zig_options(zig: Path, arch: str) -> dict[str, str]:
+    """Return the options that make CMake compile for an architecture with Zig's C++ compiler."""
+    target = f"-target;{arch}-linux-gnu.{GLIBC}"
+    cross = {"CMAKE_SYSTEM_NAME": "Linux"} if arch != platform.machine() else {}
+    return {
+        **cross,
+        "CMAKE_SYSTEM_PROCESSOR": arch,
+        "CMAKE_C_COMPILER": f"{zig};cc;{target}",
+        "CMAKE_CXX_COMPILER": f"{zig};c++;{target}",
+        "CMAKE_C_FLAGS": FLAGS,
+        "CMAKE_CXX_FLAGS": FLAGS,
+    }
 
 
 def toolchain(arch: str) -> Toolchain:

@@ -2,7 +2,10 @@
 
 #include <executorch/runtime/platform/log.h>
 
+#include <array>
+#include <bit>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -113,11 +116,21 @@ bool read_line(const std::string& text, Line* line) {
 
 }  // namespace
 
+executorch::runtime::Result<executorch::runtime::FreeableBuffer> get_data(const NamedDataMap& data,
+                                                                          const std::string& key) {
+#ifdef _LIBCPP_VERSION
+  const std::array words{key.size(), reinterpret_cast<std::uintptr_t>(key.data())};
+  return data.get_data(std::bit_cast<std::string_view>(words));
+#else
+  return data.get_data(key);
+#endif
+}
+
 Constants::~Constants() = default;
 
 Error Constants::load(const std::string& key, const NamedDataMap& data, int device, const Owner& owner,
                       const std::string& name, std::unique_ptr<Constants>* result) {
-  auto list = data.get_data(key);
+  auto list = get_data(data, key);
   if (!list.ok()) {
     ET_LOG(Error, "%s: the program has no data '%s'", name.c_str(), key.c_str());
     return Error::InvalidProgram;
@@ -144,7 +157,7 @@ Error Constants::add(const std::string& text, const NamedDataMap& data, int devi
            name.c_str(), line.state.c_str());
     return Error::NotSupported;
   }
-  auto bytes = data.get_data(line.key);
+  auto bytes = get_data(data, line.key);
   if (!bytes.ok()) {
     ET_LOG(Error, "%s: neither the program nor its .ptd, if any, has the data '%s'", name.c_str(), line.key.c_str());
     return Error::InvalidExternalData;

@@ -31,6 +31,11 @@ struct Owner {
   int module = 0;
 };
 
+// Returns a program's data. ExecuTorch is compiled with libstdc++, whose std::string_view begins with the length; that
+// of libc++, which compiles this library, begins with the address.
+executorch::runtime::Result<executorch::runtime::FreeableBuffer> get_data(const NamedDataMap& data,
+                                                                          const std::string& key);
+
 // Memory with the bytes of a constant, on a GPU or the CPU.
 class Memory;
 

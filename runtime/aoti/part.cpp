@@ -82,7 +82,7 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
   MB_CUDA(part->name_.c_str(), guard.error());
 
   if (const Error error = keep_memory(device); error != Error::Ok) return error;
-  auto bytes = data.get_data(keys.library);
+  auto bytes = get_data(data, keys.library);
   if (!bytes.ok()) {
     ET_LOG(Error, "%s: the program has no data '%s'", part->name_.c_str(), keys.library.c_str());
     return Error::InvalidProgram;
@@ -126,7 +126,7 @@ Error Part::create(const Keys& keys, const NamedDataMap& data, const Owner& owne
 Error Part::load_weights(const std::string& key, const NamedDataMap& data) {
   std::size_t constants = 0;
   if (library_->constant_count(container_, &constants) != 0) return Error::DelegateInvalidCompatibility;
-  auto weights = data.get_data(key);
+  auto weights = get_data(data, key);
   if (!weights.ok()) {
     if (constants == 0) return Error::Ok;
     ET_LOG(Error, "%s: neither the program nor its .ptd, if any, has the data '%s'", name_.c_str(), key.c_str());

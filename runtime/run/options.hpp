@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "api/runtime.hpp"
 #include "bindings.hpp"
-#include "modelbuild/runtime.hpp"
 
 namespace modelbuild::tensorrt {
 namespace {

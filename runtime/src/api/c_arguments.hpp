@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "api/fail.hpp"
+#include "api/runtime.hpp"
 #include "modelbuild/runtime.h"
-#include "modelbuild/runtime.hpp"
 
 namespace modelbuild::c {
 

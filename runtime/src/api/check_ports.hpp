@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

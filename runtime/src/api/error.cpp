@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 namespace {
@@ -14,5 +14,6 @@ std::string one_line(std::string text) {
 }  // namespace
 
 Error::Error(Kind kind, const std::string& message) : std::runtime_error(one_line(message)), kind_(kind) {}
+Error::~Error() = default;
 
 }  // namespace modelbuild

@@ -1,11 +1,28 @@
 // Throws the library's errors.
 #pragma once
 
-#include "modelbuild/runtime.hpp"
+#include <new>
+
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 
 [[noreturn]] inline void fail_program(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
 [[noreturn]] inline void fail_input(const std::string& message) { throw Error(Error::Kind::kInput, message); }
+
+// Calls a function, and throws Error in place of exceptions of the standard library, whose types other libraries that
+// call this one do not know.
+template <typename Do>
+auto with_errors(Do act) {
+  try {
+    return act();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail_program("out of memory");
+  } catch (const std::exception& error) {
+    fail_program(error.what());
+  }
+}
 
 }  // namespace modelbuild

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <mutex>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/check_ports.hpp"
+#include "api/fail.hpp"
 #include "api/log.hpp"
 #include "delegates/plugins.hpp"
 #include "devices/graphs.hpp"
@@ -120,12 +121,14 @@ std::string Program::take_profile() {
 
 std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
-  auto state = std::make_unique<State>(SignedFiles(options.keys));
-  const std::filesystem::path pte = state->files.program(path);
-  state->description = modelbuild::describe(pte, options, &state->files);
-  load_plugins(state->description, options);
-  if (options.profile) state->profiler = std::make_unique<Profiler>();
-  return std::unique_ptr<Program>(new Program(std::move(state)));
+  return with_errors([&] {
+    auto state = std::make_unique<State>(SignedFiles(options.keys));
+    const std::filesystem::path pte = state->files.program(path);
+    state->description = modelbuild::describe(pte, options, &state->files);
+    load_plugins(state->description, options);
+    if (options.profile) state->profiler = std::make_unique<Profiler>();
+    return std::unique_ptr<Program>(new Program(std::move(state)));
+  });
 }
 
 std::vector<Value> Program::run(std::string_view name, std::span<const Tensor> inputs, const RunOptions& options) {
@@ -135,12 +138,13 @@ std::vector<Value> Program::run(std::string_view name, std::span<const Tensor> i
   std::optional<Graphs::Key> key;
   if (options.cuda_graph) key = Graphs::key(method, inputs, options.outputs);
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  try {
-    return state_->run(method, inputs, options, std::move(key));
-  } catch (const GaveUp& error) {
-    throw Error(Error::Kind::kProgram,
-                state_->description.path + ": method '" + method.name + "' failed: " + error.what());
-  }
+  return with_errors([&] {
+    try {
+      return state_->run(method, inputs, options, std::move(key));
+    } catch (const GaveUp& error) {
+      fail_program(state_->description.path + ": method '" + method.name + "' failed: " + error.what());
+    }
+  });
 }
 
 }  // namespace modelbuild

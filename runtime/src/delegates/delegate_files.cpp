@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 namespace {

@@ -1,7 +1,7 @@
 // Loads the plug-ins that a program needs: libraries of kernels and delegates that register themselves.
 #pragma once
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "api/fail.hpp"
 #include "api/log.hpp"
 #include "delegates/plugins.hpp"
 #include "files/describe.hpp"
@@ -41,7 +42,9 @@ void provide_requirements(const std::string& backend, Requirements check) {
   provided()[backend] = check;
 }
 
-std::vector<std::string> unmet_requirements(const std::filesystem::path& path, const LoadOptions& options) {
+namespace {
+
+std::vector<std::string> unmet(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
   SignedFiles files(options.keys);
   const std::filesystem::path pte = files.program(path);
@@ -65,6 +68,12 @@ std::vector<std::string> unmet_requirements(const std::filesystem::path& path, c
     }
   });
   return found;
+}
+
+}  // namespace
+
+std::vector<std::string> unmet_requirements(const std::filesystem::path& path, const LoadOptions& options) {
+  return with_errors([&] { return unmet(path, options); });
 }
 
 }  // namespace modelbuild

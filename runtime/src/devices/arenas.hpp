@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "api/runtime.hpp"
 #include "devices/host_buffer.hpp"
-#include "modelbuild/runtime.hpp"
 
 namespace modelbuild {
 

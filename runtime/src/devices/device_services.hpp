@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

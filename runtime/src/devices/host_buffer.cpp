@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

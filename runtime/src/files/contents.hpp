@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

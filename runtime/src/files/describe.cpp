@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "api/fail.hpp"
 #include "delegates/delegate_files.hpp"
 #include "files/contents.hpp"
 #include "files/manifest.hpp"
 #include "files/mapped_file.hpp"
 #include "files/signature.hpp"
-#include "modelbuild/runtime.hpp"
 #include "pte/ptd.hpp"
 #include "pte/pte.hpp"
 
@@ -283,9 +283,11 @@ Description describe(const fs::path& path, std::vector<fs::path> data, bool veri
 
 Description describe(const fs::path& path, std::vector<fs::path> data, bool verify, std::vector<fs::path> plugin_dirs,
                      const std::vector<fs::path>& keys) {
-  SignedFiles files(keys);
-  return describe(files.program(path),
-                  {.data = std::move(data), .plugin_dirs = std::move(plugin_dirs), .verify = verify}, &files);
+  return with_errors([&] {
+    SignedFiles files(keys);
+    return describe(files.program(path),
+                    {.data = std::move(data), .plugin_dirs = std::move(plugin_dirs), .verify = verify}, &files);
+  });
 }
 
 Description describe(const fs::path& path, const LoadOptions& options, SignedFiles* files) {

@@ -1,7 +1,7 @@
 // Describes a program whose files may have to be signed.
 #pragma once
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 #include "trust/signed_files.hpp"
 
 namespace modelbuild {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

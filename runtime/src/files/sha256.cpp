@@ -71,7 +71,7 @@ bool has_instructions() {
   unsigned c = 0;
   unsigned d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (b & (1U << 29)) == 0) return false;  // SHA
-  return __builtin_cpu_supports("sse4.1") != 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 19)) != 0;                      // SSE 4.1
 }
 
 // The CPU's instructions store the state as the words (a, b, e, f) and (c, d, g, h), and compute two rounds at a time.

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 #include "trust/signed_files.hpp"
 
 namespace modelbuild {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "api/runtime.hpp"
 #include "devices/arenas.hpp"
 #include "devices/device_services.hpp"
 #include "method/loaded_program.hpp"
-#include "modelbuild/runtime.hpp"
 
 namespace modelbuild {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace modelbuild {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 #include "pte/flatbuffer.hpp"
 
 namespace modelbuild {

@@ -36,9 +36,7 @@ def make(builder: Any, repository: Path, folder: Path) -> Runtime:
     for program, package in (("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"), ("qemu-aarch64", "qemu-user")):
         if shutil.which(program) is None:
             pytest.skip(f"not run: needs {program} (Debian's package {package}), which .ci/run installs")
-    build = builder.build(
-        repository / "build/runtime-aarch64", tests=True, targets=["emulated"], arch="aarch64", unity=True
-    )
+    build = builder.build(repository / "build/runtime-aarch64", tests=True, targets=["emulated"], arch="aarch64")
     archive = folder / "runtime-aarch64.tar"
     pack = [sys.executable, repository / "runtime/archive.py", "--arch=aarch64", "--build", build, "--out", archive]
     subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)

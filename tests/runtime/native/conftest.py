@@ -48,7 +48,6 @@ def sanitized(request: pytest.FixtureRequest, builder: Any, repository: Path) ->
         request.param,
         tests=True,
         targets=["checks"],
-        unity=True,
     )
     return folder
 

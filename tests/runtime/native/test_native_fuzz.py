@@ -34,9 +34,7 @@ SEALED = {"xnnpack": 5, "planned TensorRT": 5, "planned CUDA": 5, "external": 5}
 @pytest.fixture(scope="session")
 def fuzzers(builder: Any, repository: Path) -> Path:
     """Return the fuzz targets, compiled with the address and undefined-behaviour sanitizers."""
-    folder: Path = builder.build(
-        repository / "build/runtime-address", "address,undefined", True, targets=["fuzz"], unity=True
-    )
+    folder: Path = builder.build(repository / "build/runtime-address", "address,undefined", True, targets=["fuzz"])
     return folder
 
 

@@ -39,7 +39,6 @@ def modelbuild_run(builder: Any, repository: Path) -> Run:
         "address,undefined",
         tests=True,
         targets=["modelbuild-run", "modelbuild_kernels"],
-        unity=True,
     )
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

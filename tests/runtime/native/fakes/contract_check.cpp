@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "modelbuild/runtime.hpp"
+#include "api/runtime.hpp"
 
 namespace {
 

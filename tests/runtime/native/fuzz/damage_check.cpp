@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/runtime.hpp"
 #include "memory_file.hpp"
-#include "modelbuild/runtime.hpp"
 #include "mutate.hpp"
 
 using modelbuild::Error;

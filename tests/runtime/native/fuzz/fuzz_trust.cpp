@@ -1,6 +1,6 @@
 // What reads signatures of files, on any bytes: as a signature, its statement, its DER, and a public key.
+#include "api/runtime.hpp"
 #include "memory_file.hpp"
-#include "modelbuild/runtime.hpp"
 #include "trust/signed_digests.hpp"
 
 namespace {
