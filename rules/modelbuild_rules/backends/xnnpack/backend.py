@@ -32,6 +32,9 @@ class Xnnpack(Attrs):
     force_non_static_weights_for_f32_linear: bool = False
     """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
+    lossy_half: bool = False
+    """Take depthwise convolutions, activations and pools of float16, which lose NaN on x86."""
+
 
 XNNPACK = Backend(
     "backend",
@@ -42,5 +45,5 @@ XNNPACK = Backend(
     extras=("models",),
     partitioning="modelbuild_rules.backends.xnnpack.steps.partitioning",
     compiling="modelbuild_rules.backends.xnnpack.steps.compile",
-    partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear"),
+    partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear", "lossy_half"),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from executorch.extension.pybindings._portable_lib import _load_for_executorch
+from executorch.extension.pybindings.portable_lib import _load_for_executorch
 from torch import Tensor, nn
 
 from tests.rules.program.conftest import run_steps

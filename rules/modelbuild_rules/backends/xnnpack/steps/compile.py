@@ -9,8 +9,11 @@ from typing import Any
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 
 from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild_rules.backends.xnnpack.steps.nonfinite import with_nonfinite_numbers
+from modelbuild_rules.backends.xnnpack.steps.normalization import without_norms
 from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
 from modelbuild_rules.backends.xnnpack.steps.progress import shown
+from modelbuild_rules.backends.xnnpack.steps.shared_constants import unshare_constants
 from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.partitions.compile import compile_partition, preprocess
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
@@ -25,10 +28,16 @@ def compile(
 ) -> Compiled:
     """Return XNNPACK's serialized graph. Its packed weights are named data that may be outside the program.
 
-    An operator's debug handle is its position among the partition's nodes, counted from 1.
+    An operator's debug handle is its position among the partition's nodes, counted from 1. Operators that replace
+    another have its handle.
     """
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
+    unshare_constants(program)
+    without_norms(program)
+    with_nonfinite_numbers(program)
+    for spec, node in zip(program.graph_signature.output_specs, program.graph.output_node().args[0], strict=True):
+        spec.arg.name = node.name
     with needed_patterns(program), shown(progress), computed_once():
         return preprocess(XnnpackBackend, program, specs)

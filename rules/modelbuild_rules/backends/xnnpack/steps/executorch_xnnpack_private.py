@@ -16,7 +16,7 @@ PRIVATE = (
     "executorch.exir.backend.canonical_partitioners.group_partitioner:GroupBasedPartitioner._can_merge_partitions",
     "executorch.exir.backend.canonical_partitioners.group_partitioner:_DependencyViewer",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
-    # Called or overridden (partitioning.py, normalization.py, compile.py).
+    # Called or overridden (partitioning.py, shared_constants.py, normalization.py, nonfinite.py, compile.py).
     "executorch.backends.transforms.utils:create_constant_placeholder",
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
     "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
@@ -25,6 +25,8 @@ PRIVATE = (
     "executorch.backends.xnnpack.utils.quant_utils:IS_IMPLICIT_Q_DQ_TAG",
     "executorch.backends.xnnpack.utils.quant_utils:is_dequant",
     "executorch.backends.xnnpack.utils.quant_utils:is_quant",
+    "executorch.backends.xnnpack.utils.utils:get_param_tensor",
+    "executorch.backends.xnnpack.utils.utils:normalize_pool2d_args",
     "executorch.backends.xnnpack.utils.xnnpack_constants:XNN_MAX_TENSOR_DIMS",
     "executorch.backends.xnnpack.xnnpack_preprocess:XnnpackBackend.preprocess",
     "executorch.exir.backend.canonical_partitioners.config_partitioner:format_target_name",

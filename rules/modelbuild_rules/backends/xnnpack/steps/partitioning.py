@@ -6,7 +6,7 @@ Private names of executorch are used; executorch_xnnpack_private.py lists them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,17 +18,21 @@ from executorch.backends.xnnpack.partition.config.gemm_configs import GEMMConfig
 from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.utils.quant_utils import IS_IMPLICIT_Q_DQ_TAG, is_dequant, is_quant
+from executorch.backends.xnnpack.utils.utils import normalize_pool2d_args
 from executorch.backends.xnnpack.utils.xnnpack_constants import XNN_MAX_TENSOR_DIMS
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 from executorch.exir.backend.utils import WhyNoPartition
+from executorch.exir.dialects._ops import ops
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
-from modelbuild_rules.backends.xnnpack.steps.normalization import with_weights
+from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+
+edge = ops.edge.aten
 
 _PRECISIONS = {
     "fp32": ConfigPrecisionType.FP32,
@@ -39,11 +43,6 @@ _PRECISIONS = {
 
 def _is_image(node: Any) -> str:
     return "" if node.args[0].meta["val"].dim() == 4 else "XNNPACK takes it only for images (four dimensions)"
-
-
-def _is_maximum_of_lines(node: Any) -> str:
-    kept = len(node.args) > 2 and node.args[2]
-    return "" if kept and node.args[1] in (2, 3) else "XNNPACK takes it only with keepdim, along height or width"
 
 
 def _is_only_user(node: Any) -> str:
@@ -62,16 +61,119 @@ def _has_few_dimensions(node: Any) -> str:
     return f"XNNPACK's tensors have at most {XNN_MAX_TENSOR_DIMS} dimensions" if many else ""
 
 
+def _is_exact_gelu(node: Any) -> str:
+    return "" if node.kwargs.get("approximate", "none") == "none" else "XNNPACK has no approximation of gelu"
+
+
+def _begins_inside(node: Any) -> str:
+    x, dim, begin, *_ = (*node.args, *(0, 0)[len(node.args) - 1 :])
+    size = x.meta["val"].shape[dim]
+    outside = isinstance(size, int) and isinstance(begin, int) and begin < -size
+    return "XNNPACK takes only slices that begin inside of the tensor" if outside else ""
+
+
+def _is_layer(node: Any) -> str:
+    if any(value != 1 for value in node.kwargs.values()):
+        return "XNNPACK has no alpha and beta"
+    return _has_bias_of_outputs(node.args[0].meta["val"].shape, node.meta["val"])
+
+
+def _is_linear(node: Any) -> str:
+    if node.args[1].meta["val"].dim() != 2:
+        return "XNNPACK takes weights of two dimensions only"
+    bias = node.args[2] if len(node.args) > 2 else None
+    return "" if bias is None else _has_bias_of_outputs(bias.meta["val"].shape, node.meta["val"])
+
+
+def _has_bias_of_outputs(bias: Sequence[Any], result: torch.Tensor) -> str:
+    wanted = result.shape[-1]
+    return "" if list(bias) in ([wanted], [1, wanted]) else "XNNPACK takes only a bias with a number for each output"
+
+
+def _is_convolution(node: Any) -> str:
+    _, weight, _, stride, _, _, transposed, output_padding, _ = node.args
+    if transposed:
+        fits = all(more < step for more, step in zip(output_padding, stride, strict=False))
+        return "" if fits else "XNNPACK takes only an output_padding below the stride"
+    taps = math.prod(weight.meta["val"].shape[2:])
+    if is_dequant(weight) or not _is_depthwise(node) or taps in WINDOWS or taps > max(WINDOWS):
+        return ""
+    return f"XNNPACK's depthwise convolutions of {taps} taps spread NaN and infinities"
+
+
+def _is_depthwise(node: Any) -> bool:
+    """Return whether a convolution, which is not transposed, has one input and one output in each group."""
+    return bool(list(node.args[1].meta["val"].shape[:2]) == [node.args[8], 1])
+
+
+def _is_maximum(node: Any) -> str:
+    if is_dequant(node.args[0]):
+        return _is_image(node)
+    window = math.prod(normalize_pool2d_args(node, has_dilation=True)[0])
+    return _is_image(node) or ("" if window in WINDOWS else _IGNORES_NAN)
+
+
+def _is_mean(node: Any) -> str:
+    x = node.args[0]
+    kernel, _, padding, _ = normalize_pool2d_args(node, has_dilation=False)
+    if why := _is_image(node):
+        return why
+    if any(padding):
+        return "XNNPACK's average of a window that reaches into the padding loses NaN"
+    whole = kernel == list(x.meta["val"].shape[2:])
+    return "" if is_dequant(x) or whole or math.prod(kernel) in WINDOWS else _LOSES_NAN
+
+
+def _is_not_half(node: Any) -> str:
+    if node.meta["val"].dtype != torch.float16:
+        return ""
+    if node.target == edge.convolution.default and (node.args[6] or not _is_depthwise(node)):
+        return ""
+    return "XNNPACK's kernel for float16 loses NaN on x86, and lossy_half is false"
+
+
+def _never(why: str) -> Callable[[Any], str]:
+    return lambda node: why
+
+
+_IGNORES_NAN = "XNNPACK's maxima and minima ignore NaN"
+_LOSES_NAN = "XNNPACK's kernel loses NaN"
+
 _CONSTRAINTS = {
     "_clone_dim_order.default": _is_only_user,
-    "avg_pool2d.default": _is_image,
+    "addmm.default": _is_layer,
+    "avg_pool2d.default": _is_mean,
     "clone.default": _is_only_user,
     "constant_pad_nd.default": _is_finite,
-    "max.dim": _is_maximum_of_lines,
-    "max_pool2d.default": _is_image,
+    "convolution.default": _is_convolution,
+    "cos.default": _never("XNNPACK's cosine of a large number is wrong"),
+    "exp.default": _never(_LOSES_NAN),
+    "gelu.default": _is_exact_gelu,
+    "linear.default": _is_linear,
+    "log.default": _never(_LOSES_NAN),
+    "max.dim": _never(_IGNORES_NAN),
+    "max_pool2d.default": _is_maximum,
+    "maximum.default": _never(_IGNORES_NAN),
+    "minimum.default": _never(_IGNORES_NAN),
     "prelu.default": _is_image,
+    "rsqrt.default": _never("XNNPACK's result for 0 is NaN"),
+    "sin.default": _never("XNNPACK's sine of a large number is wrong"),
+    "slice_copy.Tensor": _begins_inside,
+    "sqrt.default": _never("XNNPACK's result for infinity is NaN"),
+    "upsample_bilinear2d.vec": _never("XNNPACK's result is another for infinities, and for some factors"),
 }
-"""By operator, a function that returns why XNNPACK can't compile a node, or '': upstream's configurations take it."""
+"""By operator, a function that returns why XNNPACK can't compile a node, or computes something else than it, or '':
+upstream's configurations take it. nonfinite.py and normalization.py replace others while compiling."""
+
+_LOSSY_HALF = (
+    "avg_pool2d.default",
+    "clamp.default",
+    "convolution.default",
+    "hardtanh.default",
+    "max_pool2d.default",
+    "relu.default",
+)
+"""Operators that lose NaN in float16 on x86. An activation that a convolution or linear layer computes is not asked."""
 
 
 class _Partitioner(XnnpackPartitioner):
@@ -82,7 +184,7 @@ class _Partitioner(XnnpackPartitioner):
     even if the activation has no configuration.
     """
 
-    def __init__(self, excluded: frozenset[str], **options: Any) -> None:
+    def __init__(self, excluded: frozenset[str], lossy_half: bool, **options: Any) -> None:
         configs = [config for config in ALL_PARTITIONER_CONFIGS if config.target_name not in excluded]
         super().__init__(configs=configs, **options)
         self.excluded = excluded
@@ -90,9 +192,11 @@ class _Partitioner(XnnpackPartitioner):
         for config in self.target_partitioner_configs.values():
             if isinstance(config, GEMMConfig):
                 config.check_constraints = partial(self._check_precision, config, config.check_constraints)
-            elif config.target_name in _CONSTRAINTS:
+            if config.target_name in _CONSTRAINTS:
                 constraint = _CONSTRAINTS[config.target_name]
                 config.check_constraints = partial(self._check, constraint, config.check_constraints)
+            if config.target_name in _LOSSY_HALF and not lossy_half:
+                config.check_constraints = partial(self._check, _is_not_half, config.check_constraints)
             config.check_constraints = partial(self._check, _has_few_dimensions, config.check_constraints)
 
     def _check(self, constraint: Callable[[Any], str], check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
@@ -135,9 +239,7 @@ class _XnnpackPartitioning(Partitioning):
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
 
     def prepare(self, program: Any) -> Any:
-        """Make default strides and paddings of poolings, dimensions of maxima, and weights of batch normalizations
-        explicit, as executorch's code for XNNPACK expects."""
-        with_weights(program)
+        """Make default strides and paddings of poolings explicit, as executorch's code for XNNPACK expects."""
         for module in program.graph_module.modules():
             for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
                 if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.avg_pool2d.default):
@@ -145,8 +247,6 @@ class _XnnpackPartitioning(Partitioning):
                     kernel = list(kernel) * (2 // len(kernel))
                     stride = list(rest[0] if rest else ()) or kernel
                     node.args = (input, kernel, stride, *(rest[1:] or ([0, 0],)))
-                elif node.target is torch.ops.aten.max.dim and node.args[1] < 0:
-                    node.update_arg(1, node.args[1] + node.args[0].meta["val"].dim())
         return program
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> XnnpackPartitioner:
@@ -161,6 +261,7 @@ class _XnnpackPartitioning(Partitioning):
                 )
         return _Partitioner(
             excluded,
+            attributes["lossy_half"],
             config_precisions=[_PRECISIONS[name] for name in attributes["precisions"]],
             per_op_mode=attributes["per_op_mode"],
             force_non_static_weights_for_f32_linear=attributes["force_non_static_weights_for_f32_linear"],
