@@ -266,7 +266,7 @@ ROWS: Mapping[str, Row | None] = {
     "backend_stack.backends[](xnnpack).force_non_static_weights_for_f32_linear": backend(
         "xnnpack", "force_non_static_weights_for_f32_linear", True, "partition"
     ),
-    "backend_stack.backends[](xnnpack).lossy_half": backend("xnnpack", "lossy_half", True, "partition"),
+    "backend_stack.backends[](xnnpack).lossy": backend("xnnpack", "lossy", ["float16"], "partition"),
     "backend_stack.backends[](tensorrt).flavour": backend("tensorrt", "flavour", "standard", "partition compile:p0"),
     "backend_stack.backends[](tensorrt).precision": backend("tensorrt", "precision", "fp16", "partition compile:p0"),
     "backend_stack.backends[](tensorrt).min_block_size": backend("tensorrt", "min_block_size", 2, "partition"),

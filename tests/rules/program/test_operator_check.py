@@ -23,7 +23,7 @@ XNNPACK = {
         "per_op_mode": False,
         "exclude_ops": [],
         "force_non_static_weights_for_f32_linear": False,
-        "lossy_half": False,
+        "lossy": [],
     },
 }
 PORTABLE = {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}

@@ -10,6 +10,7 @@ from modelbuild.api import Attrs
 from modelbuild_rules.backends.backend import Backend, Operators, as_set
 
 Precision = Literal["fp32", "static_quant", "dynamic_quant"]
+Lossy = Literal["bilinear", "float16"]
 
 
 class Xnnpack(Attrs):
@@ -32,8 +33,9 @@ class Xnnpack(Attrs):
     force_non_static_weights_for_f32_linear: bool = False
     """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
-    lossy_half: bool = False
-    """Take depthwise convolutions, activations and pools of float16, which lose NaN on x86."""
+    lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set)] = ()
+    """Operators to take though their kernels lose NaN or infinities: bilinear interpolation; on x86, depthwise
+    convolutions, activations and pools of float16."""
 
 
 XNNPACK = Backend(
@@ -45,5 +47,5 @@ XNNPACK = Backend(
     extras=("models",),
     partitioning="modelbuild_rules.backends.xnnpack.steps.partitioning",
     compiling="modelbuild_rules.backends.xnnpack.steps.compile",
-    partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear", "lossy_half"),
+    partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear", "lossy"),
 )

@@ -46,7 +46,7 @@ XNNPACK: Mapping[str, Any] = {
         "per_op_mode": False,
         "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.add.Tensor"],
         "force_non_static_weights_for_f32_linear": False,
-        "lossy_half": False,
+        "lossy": [],
     },
 }
 

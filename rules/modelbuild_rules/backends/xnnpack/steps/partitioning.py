@@ -6,7 +6,7 @@ Private names of executorch are used; executorch_xnnpack_private.py lists them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -129,7 +129,15 @@ def _is_not_half(node: Any) -> str:
         return ""
     if node.target == edge.convolution.default and (node.args[6] or not _is_depthwise(node)):
         return ""
-    return "XNNPACK's kernel for float16 loses NaN on x86, and lossy_half is false"
+    return "XNNPACK's kernel for float16 loses NaN on x86, and lossy has no 'float16'"
+
+
+def _is_resized_to_size(node: Any) -> str:
+    x, _, align_corners, *factors = node.args
+    given = factors[0] if factors and factors[0] and not align_corners else (1, 1)
+    sizes = zip(x.meta["val"].shape[2:], node.meta["val"].shape[2:], given, strict=True)
+    exact = given == (1, 1) or all(size * factor == out for size, out, factor in sizes)
+    return "" if exact else "XNNPACK has no factors other than those of the sizes"
 
 
 def _never(why: str) -> Callable[[Any], str]:
@@ -139,7 +147,7 @@ def _never(why: str) -> Callable[[Any], str]:
 _IGNORES_NAN = "XNNPACK's maxima and minima ignore NaN"
 _LOSES_NAN = "XNNPACK's kernel loses NaN"
 
-_CONSTRAINTS = {
+_CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
     "_clone_dim_order.default": _is_only_user,
     "addmm.default": _is_layer,
     "avg_pool2d.default": _is_mean,
@@ -160,20 +168,29 @@ _CONSTRAINTS = {
     "sin.default": _never("XNNPACK's sine of a large number is wrong"),
     "slice_copy.Tensor": _begins_inside,
     "sqrt.default": _never("XNNPACK's result for infinity is NaN"),
-    "upsample_bilinear2d.vec": _never("XNNPACK's result is another for infinities, and for some factors"),
+    "upsample_bilinear2d.vec": _is_resized_to_size,
 }
 """By operator, a function that returns why XNNPACK can't compile a node, or computes something else than it, or '':
 upstream's configurations take it. nonfinite.py and normalization.py replace others while compiling."""
 
-_LOSSY_HALF = (
-    "avg_pool2d.default",
-    "clamp.default",
-    "convolution.default",
-    "hardtanh.default",
-    "max_pool2d.default",
-    "relu.default",
-)
-"""Operators that lose NaN in float16 on x86. An activation that a convolution or linear layer computes is not asked."""
+_LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
+    "bilinear": {
+        "upsample_bilinear2d.vec": _never("XNNPACK's kernel makes NaN of infinities, and lossy has no 'bilinear'"),
+    },
+    "float16": dict.fromkeys(
+        (
+            "avg_pool2d.default",
+            "clamp.default",
+            "convolution.default",
+            "hardtanh.default",
+            "max_pool2d.default",
+            "relu.default",
+        ),
+        _is_not_half,
+    ),
+}
+"""By value of the attribute `lossy`, constraints that a stack without it has. An activation that a convolution or
+linear layer computes is not asked."""
 
 
 class _Partitioner(XnnpackPartitioner):
@@ -184,7 +201,7 @@ class _Partitioner(XnnpackPartitioner):
     even if the activation has no configuration.
     """
 
-    def __init__(self, excluded: frozenset[str], lossy_half: bool, **options: Any) -> None:
+    def __init__(self, excluded: frozenset[str], lossy: Collection[str], **options: Any) -> None:
         configs = [config for config in ALL_PARTITIONER_CONFIGS if config.target_name not in excluded]
         super().__init__(configs=configs, **options)
         self.excluded = excluded
@@ -192,11 +209,10 @@ class _Partitioner(XnnpackPartitioner):
         for config in self.target_partitioner_configs.values():
             if isinstance(config, GEMMConfig):
                 config.check_constraints = partial(self._check_precision, config, config.check_constraints)
-            if config.target_name in _CONSTRAINTS:
-                constraint = _CONSTRAINTS[config.target_name]
-                config.check_constraints = partial(self._check, constraint, config.check_constraints)
-            if config.target_name in _LOSSY_HALF and not lossy_half:
-                config.check_constraints = partial(self._check, _is_not_half, config.check_constraints)
+            for table in (_CONSTRAINTS, *(table for name, table in _LOSSY.items() if name not in lossy)):
+                if config.target_name in table:
+                    constraint = table[config.target_name]
+                    config.check_constraints = partial(self._check, constraint, config.check_constraints)
             config.check_constraints = partial(self._check, _has_few_dimensions, config.check_constraints)
 
     def _check(self, constraint: Callable[[Any], str], check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
@@ -261,7 +277,7 @@ class _XnnpackPartitioning(Partitioning):
                 )
         return _Partitioner(
             excluded,
-            attributes["lossy_half"],
+            attributes["lossy"],
             config_precisions=[_PRECISIONS[name] for name in attributes["precisions"]],
             per_op_mode=attributes["per_op_mode"],
             force_non_static_weights_for_f32_linear=attributes["force_non_static_weights_for_f32_linear"],
