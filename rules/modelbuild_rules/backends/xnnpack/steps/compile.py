@@ -9,6 +9,7 @@ from typing import Any
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 
 from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import with_nonfinite_numbers
 from modelbuild_rules.backends.xnnpack.steps.normalization import without_norms
 from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
@@ -39,5 +40,5 @@ def compile(
     with_nonfinite_numbers(program)
     for spec, node in zip(program.graph_signature.output_specs, program.graph.output_node().args[0], strict=True):
         spec.arg.name = node.name
-    with needed_patterns(program), shown(progress), computed_once():
+    with needed_patterns(program), layouts_apart(), shown(progress), computed_once():
         return preprocess(XnnpackBackend, program, specs)
