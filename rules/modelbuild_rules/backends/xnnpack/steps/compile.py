@@ -14,7 +14,7 @@ from modelbuild_rules.backends.xnnpack.steps.nonfinite import with_nonfinite_num
 from modelbuild_rules.backends.xnnpack.steps.normalization import without_norms
 from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
 from modelbuild_rules.backends.xnnpack.steps.progress import shown
-from modelbuild_rules.backends.xnnpack.steps.shared_constants import unshare_constants
+from modelbuild_rules.backends.xnnpack.steps.shared_values import unshare_values
 from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.partitions.compile import compile_partition, preprocess
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
@@ -35,7 +35,7 @@ def compile(
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
-    unshare_constants(program)
+    unshare_values(program)
     without_norms(program)
     with_nonfinite_numbers(program)
     for spec, node in zip(program.graph_signature.output_specs, program.graph.output_node().args[0], strict=True):

@@ -6,17 +6,22 @@ All of it was checked on the versions that program/steps/lowering/executorch_pri
 from __future__ import annotations
 
 PRIVATE = (
-    # Patched while a program is partitioned or compiled (grouping.py, partitioning.py, patterns.py, progress.py).
+    # Patched while a program is partitioned or compiled (grouping.py, layouts.py, partitioning.py, patterns.py,
+    # progress.py).
     "executorch.backends.xnnpack._passes:XNNPACKPassManager.transform",
     "executorch.backends.xnnpack._passes:_transform",
     "executorch.backends.xnnpack.xnnpack_preprocess:get_node_visitors",
     "executorch.backends.xnnpack.xnnpack_preprocess:serialize_xnnpack_binary",
+    "executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass:ChannelsLastTaggedReshapePass.call",
+    "executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass:"
+    "ChannelsLastTaggedReshapePass.memory_sensitive_ops_nchw",
     "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
     "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
     "executorch.exir.backend.canonical_partitioners.group_partitioner:GroupBasedPartitioner._can_merge_partitions",
     "executorch.exir.backend.canonical_partitioners.group_partitioner:_DependencyViewer",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
-    # Called or overridden (partitioning.py, shared_constants.py, normalization.py, nonfinite.py, compile.py).
+    # Called or overridden (partitioning.py, layouts.py, shared_values.py, normalization.py, nonfinite.py,
+    # compile.py).
     "executorch.backends.transforms.utils:create_constant_placeholder",
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
     "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
@@ -24,6 +29,7 @@ PRIVATE = (
     "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.get_matched_nodes_from_configs",
     "executorch.backends.xnnpack.utils.quant_utils:IS_IMPLICIT_Q_DQ_TAG",
     "executorch.backends.xnnpack.utils.quant_utils:is_dequant",
+    "executorch.backends.xnnpack.utils.quant_utils:is_dynamic_qdq",
     "executorch.backends.xnnpack.utils.quant_utils:is_quant",
     "executorch.backends.xnnpack.utils.utils:get_param_tensor",
     "executorch.backends.xnnpack.utils.utils:normalize_pool2d_args",

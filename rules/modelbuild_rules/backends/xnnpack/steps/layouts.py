@@ -1,8 +1,8 @@
 """Keep the layouts of a partition apart, which executorch's code for XNNPACK mixes.
 
 It computes convolutions in channels-last order, and all operators after them that it knows to work in any order. It
-counts softmax among these, which reads the last dimension. In front of a convolution with dynamic ranges it reorders the
-values for all of their readers.
+counts softmax among these, which reads the last dimension. In front of a convolution with dynamic ranges it reorders
+the values for all of their readers. XNNPACK computes other numbers where convolutions share dynamically quantized ones.
 
 Private names of executorch are used and patched temporarily; executorch_xnnpack_private.py lists them.
 """

@@ -17,7 +17,7 @@ from executorch.backends.xnnpack.utils.utils import normalize_pool2d_args
 from executorch.exir.dialects._ops import ops
 from torch.export import ExportedProgram
 
-from modelbuild_rules.backends.xnnpack.steps.shared_constants import add_constant
+from modelbuild_rules.backends.xnnpack.steps.shared_values import add_constant
 
 edge = ops.edge.aten
 

@@ -17,7 +17,7 @@ from executorch.exir.dialects._ops import ops
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from modelbuild_rules.backends.xnnpack.steps.shared_constants import add_constant, constants
+from modelbuild_rules.backends.xnnpack.steps.shared_values import add_constant, constants
 
 edge = ops.edge.aten
 

@@ -1,9 +1,9 @@
-"""Give each reader of a constant its own copy.
+"""Give each reader of a constant, and of a dequantized value, its own copy.
 
 executorch's code for XNNPACK has one value for a constant: with the layout and the type that its first reader needs, in
 a buffer that is freed once a reader has packed it, and under a name from which those of fused weights are made. So a
 second reader computes with other numbers, reads freed memory, or cannot be compiled. Copies cost nothing in a program,
-which has equal contents once.
+which has equal contents once. And it reorders a dequantized value for all readers if one needs another order.
 
 Private names of executorch are used; executorch_xnnpack_private.py lists them.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from executorch.backends.transforms.utils import create_constant_placeholder
-from executorch.backends.xnnpack.utils.quant_utils import is_dequant
+from executorch.backends.xnnpack.utils.quant_utils import is_dequant, is_dynamic_qdq
 from executorch.backends.xnnpack.utils.utils import get_param_tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -34,11 +34,11 @@ def add_constant(program: ExportedProgram, name: str, data: torch.Tensor) -> tor
         return create_constant_placeholder(program, program.graph, name, InputKind.PARAMETER, data)
 
 
-def unshare_constants(program: ExportedProgram) -> None:
-    """Give each reader of a constant, and of a dequantized constant, its own copy, in place."""
+def unshare_values(program: ExportedProgram) -> None:
+    """Give each reader of a constant, and of a dequantized value with a static range, its own copy, in place."""
     known, numbers = constants(program), count(1)
     for node in list(program.graph.nodes):
-        if is_dequant(node) and node.args[0].name in known:
+        if is_dequant(node) and not is_dynamic_qdq(node):
             for user in list(node.users)[1:]:
                 with program.graph.inserting_after(node):
                     user.replace_input_with(node, program.graph.node_copy(node))
