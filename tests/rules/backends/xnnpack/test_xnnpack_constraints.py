@@ -2,18 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from executorch.extension.pybindings.portable_lib import _load_for_executorch
 from torch import Tensor, nn
 
+from tests.rules.backends.xnnpack.comparison import Form, compared, numbers
 from tests.rules.program.conftest import run_steps
+
+FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], dict[str, Tensor]]] = {
+    "gelu": (lambda m, x: F.gelu(x, approximate="tanh"), (numbers(3, 7),), {}),
+    "addmm": (
+        lambda m, x: [
+            torch.addmm(m.bias, x, m.weight, alpha=2.0, beta=0.5),
+            *(torch.addmm(bias, x, m.weight) for bias in (m.bias, m.bias[None], m.bias[:1], m.bias[0], m.matrix)),
+            torch.addmm(m.matrix[:, :1], x, m.weight),
+        ],
+        (numbers(3, 4),),
+        {"bias": numbers(5), "weight": numbers(4, 5), "matrix": numbers(3, 5)},
+    ),
+    "linear": (
+        lambda m, x: [
+            F.linear(x, m.vector),
+            *(F.linear(x, m.weight, bias) for bias in (m.bias, m.bias[:1], m.bias[0])),
+        ],
+        (numbers(3, 4),),
+        {"vector": numbers(4), "weight": numbers(5, 4), "bias": numbers(5)},
+    ),
+    "average": (
+        lambda m, x: [
+            F.avg_pool2d(x, 2, divisor_override=3),
+            F.avg_pool2d(x, 2, divisor_override=4),
+            F.avg_pool2d(x, 3, 1, 1, count_include_pad=False, divisor_override=9),
+        ],
+        (numbers(1, 2, 8, 8),),
+        {},
+    ),
+    "bilinear": (
+        lambda m, x: [
+            *(F.interpolate(x, scale_factor=factor, mode="bilinear") for factor in (0.4, 1.7, 2, (2, 1.3))),
+            F.interpolate(x, scale_factor=1.7, mode="bilinear", align_corners=True),
+            F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
+            F.interpolate(x, size=(5, 30), mode="bilinear"),
+        ],
+        (numbers(1, 2, 7, 9),),
+        {},
+    ),
+    "transposed": (
+        lambda m, x: [
+            F.conv_transpose2d(x, m.weight, stride=1, output_padding=1, dilation=2),
+            F.conv_transpose2d(x, m.weight, stride=2, output_padding=1),
+            F.conv_transpose1d(x[:, :, 0], m.weight[:, :, 0], stride=(1,), output_padding=1, dilation=2),
+        ],
+        (numbers(1, 4, 5, 5),),
+        {"weight": numbers(4, 4, 3, 3)},
+    ),
+    "slice": (
+        lambda m, x: [x[-100:3] + 1, x[1:100] + 1, x[-3:-1] + 1, torch.ops.aten.slice.Tensor(x, -1, -9, 3) + 1],
+        (numbers(5, 4),),
+        {},
+    ),
+    "bounds": (
+        lambda m, x: [
+            x.clamp(torch.nan, 1.0),
+            x.clamp(-torch.inf, 1.0),
+            torch.ops.aten.hardtanh(x),
+            torch.ops.aten.hardtanh(x, -0.2),
+            torch.ops.aten.hardtanh(F.linear(x, m.weight), -0.2),
+        ],
+        (numbers(3, 7),),
+        {"weight": numbers(5, 7)},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_arguments_that_xnnpack_lacks(form: str, tmp_path: Path) -> None:
+    function, inputs, parts = FORMS[form]
+    made = compared(Form(function, **{name: nn.Parameter(part) for name, part in parts.items()}), [inputs], tmp_path)
+    assert made.nodes("portable")
+
+
+def test_interpolation_that_may_lose_infinities(tmp_path: Path) -> None:
+    function, inputs, _ = FORMS["bilinear"]
+    made = compared(Form(function), [inputs], tmp_path, lossy=["bilinear"])
+    assert "aten.upsample_bilinear2d.vec" in made.nodes("xnnpack").keys() & made.nodes("portable").keys()
 
 
 class Net(nn.Module):
-    """A convolution, PReLU, and maxima of lines, with the dimension and without: of signals, or of images."""
+    """A convolution and PReLU, and maxima: of signals, or of images."""
 
     def __init__(self, dimensions: int) -> None:
         super().__init__()
@@ -30,15 +112,9 @@ class Net(nn.Module):
 )
 def test_others_get_what_xnnpack_can_t_compile(dimensions: int, left: set[str], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    module = Net(dimensions).eval().requires_grad_(False)
-    x = torch.randn(1, 3, *[9] * dimensions)
-    made = run_steps(torch.export.export(module, (x,)), tmp_path / "made")
-    assert left <= made.nodes("portable").keys() | made.nodes("xnnpack").keys()
-    maxima = [node for node in made.delegation["nodes"] if node["op"] == "aten.max.dim"]
-    assert sum(node["backend"] == "xnnpack" for node in maxima) == dimensions - 1
+    made = compared(Net(dimensions), [(numbers(1, 3, *[9] * dimensions),)], tmp_path)
+    assert left <= made.nodes("portable").keys()
     assert "aten.prelu.default" in made.nodes("xnnpack") or dimensions == 1
-    for found, wanted in zip(_load_for_executorch(str(made.pte)).forward([x]), module(x), strict=True):
-        torch.testing.assert_close(found, wanted)
 
 
 def test_pictures_without_a_batch_run(tmp_path: Path) -> None:
@@ -71,31 +147,6 @@ def test_copies_and_infinite_padding_run(tmp_path: Path) -> None:
     assert "finite" in made.nodes("portable")["aten.constant_pad_nd.default"]
     for found, wanted in zip(_load_for_executorch(str(made.pte)).forward([x]), module(x), strict=True):
         torch.testing.assert_close(found, wanted)
-
-
-class Normalized(nn.Module):
-    """Batch normalizations without weights, of one size and of another: executorch gives them one name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.BatchNorm2d(4, affine=False), nn.BatchNorm2d(4, affine=False)
-        self.third = nn.BatchNorm1d(6, affine=False)
-        self.layer = nn.Conv2d(4, 6, 8)
-        for norm in (self.first, self.second, self.third):
-            norm.running_mean.uniform_(-0.5, 0.5)
-            norm.running_var.uniform_(0.5, 2.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        found = self.layer(self.second(self.first(x).relu()).relu()).relu()
-        return self.third(found.flatten(1))
-
-
-def test_batch_normalizations_without_weights_run(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    module, x = Normalized().eval().requires_grad_(False), torch.randn(2, 4, 8, 8)
-    made = run_steps(torch.export.export(module, (x,)), tmp_path / "made")
-    assert not made.nodes("portable")
-    torch.testing.assert_close(_load_for_executorch(str(made.pte)).forward([x])[0], module(x))
 
 
 class Many(nn.Module):

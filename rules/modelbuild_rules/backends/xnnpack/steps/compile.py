@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+from executorch.exir.dialects._ops import ops
 
 from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
@@ -35,6 +36,8 @@ def compile(
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
+    for node in program.graph.find_nodes(op="call_function", target=ops.edge.aten.hardtanh.default):
+        node.args = (*node.args, *(-1.0, 1.0)[len(node.args) - 1 :])  # executorch expects both bounds or none
     unshare_values(program)
     without_norms(program)
     with_nonfinite_numbers(program)

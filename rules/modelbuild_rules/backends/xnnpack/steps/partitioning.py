@@ -55,6 +55,11 @@ def _is_finite(node: Any) -> str:
     return "" if finite else "XNNPACK's file format has only finite numbers"
 
 
+def _has_bounds(node: Any) -> str:
+    missing = any(isinstance(bound, float) and math.isnan(bound) for bound in node.args[1:])
+    return "XNNPACK ignores a bound that is NaN" if missing else ""
+
+
 def _has_few_dimensions(node: Any) -> str:
     values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
     many = any(isinstance(value, torch.Tensor) and value.dim() > XNN_MAX_TENSOR_DIMS for value in values)
@@ -151,6 +156,7 @@ _CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
     "_clone_dim_order.default": _is_only_user,
     "addmm.default": _is_layer,
     "avg_pool2d.default": _is_mean,
+    "clamp.default": _has_bounds,
     "clone.default": _is_only_user,
     "constant_pad_nd.default": _is_finite,
     "convolution.default": _is_convolution,
