@@ -1,0 +1,193 @@
+"""Kinds beside the database of operators: arguments, layers together, second calls, sizes, NaN and infinity.
+
+A row is a name, a function of inputs or a module's class, the calls, tensors that the module owns, and dynamic sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.conformance.kinds import Call, Kind, Sizes, of_function
+
+FORMS: dict[str, Kind] = {}
+
+
+def form(
+    name: str, made: Callable[..., Any], *calls: Call, own: Sequence[Tensor] = (), dynamic: Sizes | None = None
+) -> None:
+    """Add a kind. `made` is a function of inputs and of the tensors `own`, or makes a module."""
+    make = made if isinstance(made, type) else of_function(made, own)
+    FORMS[name] = Kind(name, make, calls, dynamic or {})
+
+
+def n(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return normally distributed numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def t(*values: Any, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.tensor(values, dtype=dtype)
+
+
+NAN, INF = float("nan"), float("inf")
+ODD = t(NAN, INF, -INF, -0.0, 1.0, -1.0, 1e4, -3.0)[None]
+HALF, BYTE = torch.float16, torch.int8
+
+# Views of an input before an operator, over several calls.
+form(
+    "view linear",
+    lambda x, w: F.linear(x.flatten(1), w),
+    (n(2, 3, 4),),
+    (-n(2, 3, 4),),
+    (n(2, 3, 4, seed=5),),
+    own=[n(5, 12)],
+)
+form(
+    "view embedding",
+    lambda k, w: F.embedding(k.view(-1), w).sum(0),
+    (t([0, 1, 2, 3]),),
+    (t([3, 3, 2, 0]),),
+    own=[n(6, 3)],
+)
+form("view mask", lambda m: m.view(1, 1, -1).logical_not(), (t(True, False),), (t(False, True),))
+form("unsqueeze int", lambda k: k.unsqueeze(0) * 2, (torch.arange(6).view(2, 3),), (torch.arange(5, 11).view(2, 3),))
+
+
+# An input that changes, and state that is no buffer.
+class Last(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x + self.last
+        self.last = x
+        return y
+
+
+form("input in place", lambda x: x.add_(1) * 2, (n(3, 4),), (n(3, 4, seed=1),))
+form("state in attribute", Last, (n(4),), (n(4, seed=1),), (n(4, seed=2),))
+
+# Types.
+form("adaptive_max_pool2d half", lambda x: F.adaptive_max_pool2d(x, 3), (n(1, 2, 9, 9, dtype=HALF),))
+form("max_pool3d half", lambda x: F.max_pool3d(x, 2), (n(1, 2, 4, 4, 4, dtype=HALF),))
+form("avg_pool3d int64", lambda x: F.avg_pool3d(x, 2), (torch.arange(64).view(1, 1, 4, 4, 4),))
+form(
+    "scatter_reduce bool",
+    lambda x, i, s: x.scatter_reduce(0, i, s, "amax"),
+    (t(True, False, False), t(1, 1), t(True, False)),
+)
+
+# Complex numbers.
+form("rfft output", torch.fft.rfft, (n(2, 16),))
+form("fft of real", lambda x: torch.fft.fft(x).abs(), (n(4, 16),))
+form("irfft inner", lambda x: torch.fft.irfft(x, 10, 1, "ortho"), (n(5, 6, 7),))
+
+# Sizes.
+form(
+    "masked_select broadcast",
+    lambda x, m: x.masked_select(m),
+    (n(7), torch.ones(7, 7, dtype=torch.bool)),
+    (n(7), torch.eye(7, dtype=torch.bool)),
+)
+form("amax no rows", lambda x: x.amax(1), (n(2, 4),), (n(0, 4),), dynamic={(0, 0): (0, 8)})
+form("slice far negative", lambda x: x[-100:3] + 1, (n(6, 2),))
+form("pad negative", lambda x: F.pad(x, (-1, 1, -2, 0)), (n(1, 2, 6, 6),))
+form("narrow_copy empty", lambda x: torch.narrow_copy(x, -1, 0, 0), (n(3, 4),))
+
+# Arguments.
+form("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), (n(4, 8) * 3,))
+form("addmm alpha beta", lambda a, b, w: torch.addmm(b, a, w, beta=0.5, alpha=2.0), (n(3, 4),), own=[n(5), n(4, 5)])
+form("addmm bias 2d", lambda a, b, w: torch.addmm(b, a, w), (n(3, 4),), own=[n(3, 5), n(4, 5)])
+form(
+    "avg_pool divisor",
+    lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False, divisor_override=9),
+    (n(1, 2, 9, 9),),
+)
+form("bilinear by factor", lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), (n(1, 2, 11, 13),))
+form("linear vector", F.linear, (n(3, 4),), own=[n(4)])
+form(
+    "conv_transpose output_padding",
+    lambda x, w: F.conv_transpose2d(x, w, output_padding=1, dilation=2),
+    (n(1, 2, 4, 4),),
+    own=[n(2, 2, 3, 3)],
+)
+
+
+class TwoNorms(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.a, self.b = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+        self.a.running_mean += 1
+        self.b.running_var *= 4
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.a(self.conv(x)), self.b(self.conv(x + 1))
+
+
+class Grouped(nn.Module):
+    def __init__(self, affine: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.ConvTranspose2d(4, 6, 3, groups=2), nn.BatchNorm2d(6, affine=affine))
+        self.net[1].running_var *= torch.arange(1, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+class GroupedPlain(Grouped):
+    def __init__(self) -> None:
+        super().__init__(affine=False)
+
+
+form("one conv two norms", TwoNorms, (n(1, 3, 8, 8),))
+form("norm behind grouped transpose", Grouped, (n(1, 4, 6, 6),))
+form("norm affine free behind grouped transpose", GroupedPlain, (n(1, 4, 6, 6),))
+
+# One weight, several readers.
+form("tied transposed", lambda x, w: F.linear(F.relu(F.linear(x, w)), w.t()), (n(3, 4),), own=[n(5, 4)])
+form("conv and its weight", lambda x, w: (F.conv2d(x, w), w * 2), (n(1, 3, 5, 5),), own=[n(4, 3, 3, 3)])
+form("bias elsewhere", lambda x, w, b: F.linear(x, w, b) + (x.sum() * b), (n(3, 4),), own=[n(5, 4), n(5)])
+form("cosine head", lambda x, w: F.linear(x, w) / w.norm(dim=1), (n(3, 4),), own=[n(5, 4)])
+form(
+    "conv and transpose",
+    lambda x, w: F.conv_transpose2d(F.conv2d(x, w, padding=1), w, padding=1),
+    (n(1, 3, 6, 6),),
+    own=[n(4, 3, 3, 3)],
+)
+
+# NaN and infinity.
+form("nan exp", torch.exp, (ODD,))
+form("nan log", torch.log, (ODD,))
+form("nan sqrt", torch.sqrt, (ODD,))
+form("nan relu", F.relu, (ODD,))
+form("nan clamp", lambda x: x.clamp(-2, 2), (ODD,))
+form("nan sign", torch.sign, (ODD,))
+form("nan maximum", torch.maximum, (ODD, ODD.flip(1)))
+form("nan max_pool", lambda x: F.max_pool2d(x.view(1, 1, 2, 4), (1, 2)), (ODD,))
+
+# Kernels for the CPU.
+form("remainder int", lambda x: x % 7, (torch.arange(-6, 6),))
+form("remainder int8 tensor", torch.remainder, (torch.arange(-6, 6, dtype=BYTE), t(*[3, -3, 4] * 4, dtype=BYTE)))
+form("floor_divide zero", lambda x, y: x // y, (t(1.0, -1.0, 0.0, 2.0), t(0.0, 0.0, 0.0, -0.0)))
+form("trilinear same axis", lambda x: F.interpolate(x, scale_factor=1.4, mode="trilinear"), (n(1, 1, 2, 5, 5),))
+form("log_softmax float64", lambda x: torch.log_softmax(x, 0, dtype=torch.float64), (n(3, 4),))
+form("to float64 non_blocking", lambda x: x.to("cpu", torch.float64, non_blocking=True), (n(3, 4),))
+
+
+def _two_conds(x: Tensor) -> tuple[Tensor, Tensor]:
+    a = torch.cond(x.sum() > 0, lambda v: v * 2, lambda v: v - 1, (x,))
+    b = torch.cond(x.mean() > 1, lambda v: v + 3, lambda v: v * 5, (x,))
+    return a + b, a
+
+
+form("two conds", _two_conds, (n(3, 4).abs(),), (-n(3, 4).abs(),))
+form("shift left", lambda x: x << 3, (torch.arange(6, dtype=torch.uint8),))
+form("vmap", lambda x: torch.vmap(lambda v: v @ v)(x), (n(3, 4),))
