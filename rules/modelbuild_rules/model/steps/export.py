@@ -33,7 +33,9 @@ from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.eager.module import make_module, model_name
 from modelbuild_rules.model.steps.eager.results import named_leaves, plain
+from modelbuild_rules.model.steps.eager.state import PlainState, reads_state
 from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
+from modelbuild_rules.model.steps.exported.changes import changed_tensor, without_vmap
 from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes
 from modelbuild_rules.model.steps.exported.failure import refusal
 from modelbuild_rules.model.steps.exported.numbers import as_constants, constant_numbers
@@ -75,6 +77,8 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
     step.progress("writing the program")
     debug = _debug(program, step.root)
     _check_operators(program, debug, name)
+    if found := changed_tensor(program, [each["name"] for each in params["inputs"]]):
+        raise StepError(f"{_place(found[0], debug, name)} {found[1]}")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:
@@ -107,9 +111,14 @@ def _export(
     if isinstance(module, torch.jit.ScriptModule):
         module = from_torchscript(module, args, kwargs, name)
     shapes = dynamic_shapes(params["inputs"], examples, params["dynamic"])
-    hook = module.register_forward_hook(
-        lambda module, args, result: _checked(plain(result), f"{_method(params)} of {name}")
-    )
+    state = PlainState(module)
+    changed_state: list[str] = []
+
+    def returned(module: torch.nn.Module, args: Any, result: Any) -> Any:
+        changed_state.extend(state.changed())
+        return _checked(plain(result), f"{_method(params)} of {name}")
+
+    hook = module.register_forward_hook(returned)
     try:
         with torch.no_grad(), shapes_without_steps(), replaced():
             program = _exported(module, args, kwargs, shapes)
@@ -122,22 +131,42 @@ def _export(
         raise StepError("; ".join([str(refused), *changed()])) from error
     finally:
         hook.remove()
+        state.restore()
+    if changed_state and _reads_state(module, state, params, examples):
+        raise StepError(
+            f"{_method(params)} of {name} changes the attribute '{changed_state[0]}', on which its next call depends;"
+            " expected a buffer that it changes: self.register_buffer"
+        )
     remove_unused(program)
     flatten_arguments(program, args, kwargs, examples)
     return program
+
+
+def _reads_state(
+    module: torch.nn.Module, state: PlainState, params: ModelParams, examples: tuple[torch.Tensor, ...]
+) -> bool:
+    """Return whether a call depends on attributes that the call before it changed."""
+
+    def call(inputs: tuple[torch.Tensor, ...]) -> Any:
+        args, kwargs = arguments(module, params, [each.clone() for each in inputs])
+        seed_generators(params["seed"])
+        return module(*args, **kwargs)
+
+    others = tuple(each.flip(0) if each.dim() else each for each in examples)
+    return reads_state(module, state, call, examples, others)
 
 
 def _exported(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any) -> torch.export.ExportedProgram:
     """Return the exported program; if it would depend on numbers in buffers, with these as constants."""
     export = partial(torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=False)
     try:
-        return export()
+        return without_vmap(export())
     except GuardOnDataDependentSymNode:
         numbers = constant_numbers(module, args, kwargs)
         if not numbers:
             raise
     with as_constants(numbers):
-        return export()
+        return without_vmap(export())
 
 
 def _method(params: ModelParams) -> str:
@@ -162,7 +191,11 @@ def _check_operators(program: torch.export.ExportedProgram, debug: Debug, name: 
             try:
                 write_operator(node.target)
             except ValueError as error:
-                raise StepError(f"{debug.get(node.name, {}).get('source', name)}: {error}") from error
+                raise StepError(f"{_place(node, debug, name)} {error}") from error
+
+
+def _place(node: torch.fx.Node, debug: Debug, name: str) -> str:
+    return f"{debug.get(node.name, {}).get('source', name)}:"
 
 
 def _debug(program: Any, root: Path) -> Debug:
