@@ -63,6 +63,23 @@ class TestShapes:
             ' _n = { min = 1, max = 4 }, n = "2*_n"'
         )
 
+    def test_sizes_that_have_no_suggestion(self, refusal: Callable[..., str]) -> None:
+        square = "x.shape[0] ** 2 > 10"
+        source = f"class Net(nn.Module):\n    def forward(self, x):\n        return x + 1 if {square} else x"
+        assert refusal(source, [made("x", "n")], dynamic={"n": bounds(1, 9, 4)}) == (
+            f"m/net.py:Net does not accept every size that 'dynamic' allows; torch {torch.__version__}: Not all values"
+            " of n in the specified range n <= 9 satisfy the generated guard n*n > 10"
+        )
+
+    def test_sums_that_have_no_suggestion(self, refusal: Callable[..., str]) -> None:
+        source = "class Net(nn.Module):\n    def forward(self, a, b, c):\n        return c.view(5), a, b"
+        inputs = [made("a", "n"), made("b", "m"), made("c", "s")]
+        sizes = {"n": bounds(1, 9, 2), "m": bounds(1, 9, 3), "s": dependent(2, 18, n=1, m=1) | {"example": 5}}
+        assert refusal(source, inputs, dynamic=sizes).startswith(
+            f"m/net.py:Net does not accept every size that 'dynamic' allows; torch {torch.__version__}: You marked"
+            " dimension 0 of 'c' as dynamic but your code specialized it to be a constant (5)"
+        )
+
 
 def dependent(low: int, high: int, plus: int = 0, **terms: int) -> dict[str, Any]:
     return {"min": low, "max": high, "example": None, "terms": terms, "plus": plus}

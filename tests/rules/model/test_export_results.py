@@ -106,3 +106,18 @@ def test_a_text(refusal: Callable[..., str]) -> None:
     assert refusal(KINDS.replace("RETURNED", "{'logits': a, 'mode': 'fast'}")).startswith(
         "forward of m/net.py:Net returns a str in 'mode'; expected tensors, numbers, and containers"
     )
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ("torch.fft.rfft(x)", "complex64 in 'output'"),
+        ("(x, {'a': torch.stft(x, 2, 1, return_complex=True)})", "complex64 in 'output1.a'"),
+        ("x.to(torch.complex128)", "complex128 in 'output'"),
+        ("x.to(torch.float8_e5m2)", "float8_e5m2 in 'output'"),
+    ],
+)
+def test_types_that_no_program_returns(result: str, problem: str, refusal: Callable[..., str]) -> None:
+    text = refusal(f"class Net(nn.Module):\n    def forward(self, x):\n        return {result}")
+    assert text.startswith(f"the module returns {problem}, which programs do not; expected numbers of another type")
+    assert text.endswith(": torch.view_as_real, or .abs()") == problem.startswith("complex")

@@ -72,18 +72,19 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
         raise StepError(f"{_method(params)} of {name} fails on its example inputs in eager mode: {problem}") from error
     if all(output is None for output in program.graph_signature.user_outputs):
         raise StepError(f"{_method(params)} of {name} returns nothing; expected one or more tensors")
-    step.progress("comparing with the module")
-    check_exported(program, recording, f"the exported program of {name}")
-    step.progress("writing the program")
     debug = _debug(program, step.root)
     _check_operators(program, debug, name)
     if found := changed_tensor(program, [each["name"] for each in params["inputs"]]):
         raise StepError(f"{_place(found[0], debug, name)} {found[1]}")
+    described = signature(program, params, examples)
+    step.progress("comparing with the module")
+    check_exported(program, recording, f"the exported program of {name}")
+    step.progress("writing the program")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:
         raise StepError(f"{name}: {error}") from error
-    _write(step.outputs["signature"], signature(program, params, examples))
+    _write(step.outputs["signature"], described)
     save_file({str(i): each.contiguous() for i, each in enumerate(examples)}, step.outputs["examples"])
     write_calls(program, recording, step.outputs["calls"])
     _write(step.outputs["debug"], debug)
@@ -98,7 +99,11 @@ def _recorded(module: torch.nn.Module, params: ModelParams, examples: tuple[torc
         seed_generators(params["seed"])
         return module(*args, **kwargs)
 
-    return record(module, call, drawn_calls(params["inputs"], params["dynamic"], params["seed"], examples))
+    state = PlainState(module)
+    try:
+        return record(module, call, drawn_calls(params["inputs"], params["dynamic"], params["seed"], examples))
+    finally:
+        state.restore()
 
 
 def _export(

@@ -19,12 +19,13 @@ from modelbuild_rules.model.steps.calls.drawn import DrawnCall
 from modelbuild_rules.model.steps.calls.facts import comparison
 from modelbuild_rules.model.steps.calls.recorded import Recording, buffers, called, record, restore, write
 from modelbuild_rules.model.steps.eager.entry import first_line
+from modelbuild_rules.model.steps.exported.random_numbers import random_nodes
 
 
 def check_exported(program: ExportedProgram, recording: Recording, name: str) -> None:
     """Raise StepError if the program differs from its module on a recorded call. Calls with sizes that torch.export
     found to be constant are removed from the recording, and all of a program that draws random numbers."""
-    recording.random = _is_random(program)
+    recording.random = bool(random_nodes(program))
     recording.calls = [] if recording.random else [each for each in recording.calls if _fits(program, each.inputs)]
     facts = comparison(program)
     module = program.module(check_guards=False)
@@ -64,12 +65,6 @@ def _different(found: Tensor | None, wanted: Tensor | None, facts: Any, place: i
     if found.is_complex() or wanted.is_complex():
         found, wanted = torch.view_as_real(found), torch.view_as_real(wanted)
     return difference(found.numpy(), wanted.numpy(), facts, place)
-
-
-def _is_random(program: ExportedProgram) -> bool:
-    graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
-    tags = (getattr(node.target, "tags", ()) for graph in graphs for node in graph.nodes if node.op == "call_function")
-    return any(torch.Tag.nondeterministic_seeded in each for each in tags)
 
 
 def _fits(program: ExportedProgram, inputs: Sequence[Tensor]) -> bool:

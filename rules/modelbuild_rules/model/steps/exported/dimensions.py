@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _DIM = re.compile(r"(?P<name>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)\Z")
 _DEPENDENT = re.compile(r"(?P<name>\w+) = (?P<size>.*[A-Za-z_].*)\Z")
+_CONSTANT = re.compile(r"\w+ = \d+\Z")
+_NAMED = re.compile(r"(\w+) = (L\[\S+\.size\(\)\[\d+\])")
+_SOURCE = re.compile(r"L\['(\w+)'\]\S*?\.size\(\)\[(\d+)\]")
 _LEAST = 2  # torch leaves out this minimum
 
 
@@ -77,8 +80,19 @@ def _solved(name: str, expr: Any, symbol: Any, dynamic: Mapping[str, DynamicDime
     return f"({name} - {rest})//{factor}" if rest else f"{name}//{factor}"
 
 
+def constraint(text: str) -> str:
+    """Return the first constraint in a message of torch.export, with the names of dimensions: `n` for `n =
+    L['x'].size()[0]`, and `dimension 0 of 'x'` for one without a name."""
+    first = next((line[4:] for line in text.splitlines() if line.startswith("  - ")), text)
+    sentence = first.partition(". ")[0].rstrip(".")
+    for name, source in _NAMED.findall(sentence):
+        sentence = sentence.replace(f"{name} = {source}", name).replace(source, name)
+    return _SOURCE.sub(lambda found: f"dimension {found[2]} of '{found[1]}'", sentence)
+
+
 def suggested(fixes: str) -> str:
-    """Return torch.export's suggested dimensions as a BUILD file has them: `n = "2*n2"`."""
+    """Return torch.export's suggested dimensions as a BUILD file has them: `n = "2*n2"`; '' if it has no names for
+    them."""
     lines = []
     for line in fixes.splitlines():
         if found := _DIM.match(line.strip()):
@@ -86,6 +100,8 @@ def suggested(fixes: str) -> str:
             lines.append(f"{found['name']} = {{ {bounds} }}")
         elif found := _DEPENDENT.match(line.strip()):
             lines.append(f'{found["name"]} = "{found["size"]}"')
-        else:
+        elif _CONSTANT.match(line.strip()):
             lines.append(line.strip())
+        else:
+            return ""
     return ", ".join(lines)

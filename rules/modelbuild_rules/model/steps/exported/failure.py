@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import StepError
 from modelbuild_rules.model.steps.eager.entry import first_line
-from modelbuild_rules.model.steps.exported.dimensions import suggested
+from modelbuild_rules.model.steps.exported.dimensions import constraint, suggested
 
 _LONGEST = 200
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
@@ -47,11 +47,8 @@ def refusal(error: Exception, name: str, root: Path) -> StepError | None:
     if isinstance(error, GuardOnDataDependentSymNode):
         why = f"depends on values that are known only when the program runs ({_short(error.cond)}); {values}"
         return StepError(f"{where} {why}")
-    fixes = str(error).partition("Suggested fixes:\n")[2].partition("\n\n")[0]
-    if "Constraints violated" in str(error) and fixes:
-        return StepError(
-            f"{name} does not accept every size that 'dynamic' allows; torch.export suggests {suggested(fixes)}"
-        )
+    if "Constraints violated" in str(error):
+        return StepError(f"{name} does not accept every size that 'dynamic' allows; {_sizes(str(error))}")
     operator = _operator(error)
     if operator:
         depends = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
@@ -63,6 +60,12 @@ def refusal(error: Exception, name: str, root: Path) -> StepError | None:
         return StepError(f"{where}: {words}")  # a library's own
     hint = f"; its hint: {_short(hints)}" if hints else ""
     return StepError(f"{where}: torch {torch.__version__} refuses this, in its own words: {words}{hint}")
+
+
+def _sizes(text: str) -> str:
+    """Return the sizes that torch.export suggests in a message about constraints, or else the first constraint."""
+    found = suggested(text.partition("Suggested fixes:\n")[2].partition("\n\n")[0])
+    return f"torch.export suggests {found}" if found else f"torch {torch.__version__}: {_short(constraint(text))}"
 
 
 def _operator(error: BaseException | None) -> str:

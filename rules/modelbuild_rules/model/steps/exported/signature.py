@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     )
 
 VERSION = 1
+RETURNED = frozenset(
+    {torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64}
+    | {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64}
+)
+"""The types of tensors that the runtime returns."""
+
 _SCALARS = {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}
 
 
@@ -53,6 +59,13 @@ def signature(program: Any, params: ModelParams, examples: Sequence[torch.Tensor
     specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
     outputs = [s.arg.value if isinstance(s.arg, ConstantArgument) else values[s.arg.name] for s in specs]
     names = params["outputs"] or _names(program)
+    for name, value in zip(names, outputs, strict=False):
+        if isinstance(value, torch.Tensor) and value.dtype not in RETURNED:
+            hint = ": torch.view_as_real, or .abs()" if value.is_complex() else ""
+            raise StepError(
+                f"the module returns {_dtype(value.dtype)} in '{name}', which programs do not; expected numbers of"
+                f" another type{hint}"
+            )
     if len(names) != len(outputs):
         given = f"{len(outputs)} output{'' if len(outputs) == 1 else 's'}"
         raise StepError(f"the module returns {given}; the attribute 'outputs' names {len(names)}")

@@ -8,6 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, trains
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.node_names import named
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
@@ -29,7 +30,7 @@ _LOOP = 8
 def notes(program: ExportedProgram, facts: Sequence[Fact], backends: Iterable[Partitioning]) -> list[str]:
     """Return the notes on an exported program and the delegation of its nodes."""
     on_cpu = _loops_on_cpu(facts) if any(backend.on_gpu for backend in backends) else ()
-    return [*_unrolled_cells(program, facts), *on_cpu]
+    return [*_unrolled_cells(program, facts), *on_cpu, *_random(program)]
 
 
 def _unrolled_cells(program: ExportedProgram, facts: Sequence[Fact]) -> Iterator[str]:
@@ -45,6 +46,17 @@ def _unrolled_cells(program: ExportedProgram, facts: Sequence[Fact]) -> Iterator
                 f" {named(made[0].name, made[0].origin)}); {_CELLS[cell]} keeps the loop, if no input depends on a"
                 " result"
             )
+
+
+def _random(program: ExportedProgram) -> Iterator[str]:
+    """Yield a note if a program draws random numbers."""
+    nodes = random_nodes(program)
+    if not nodes:
+        return
+    places = f"{nodes[0].target} at {nodes[0].name}" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
+    yield f"each call has another result: the program draws random numbers ({places})"
+    if trained := [node for node in nodes if trains(node)]:
+        yield f"{trained[0].target} at {trained[0].name} acts as in training; expected training=self.training"
 
 
 def _loops_on_cpu(facts: Sequence[Fact]) -> Iterator[str]:
