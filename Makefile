@@ -15,6 +15,9 @@ PROGRAMS := $(wildcard tests/remote/*/package*.json)
 SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/buildgrid.lock $(PROGRAMS) | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+RUNTIME := runtime/python/modelbuild_runtime_native/runtime.json
+RUNTIME_SOURCES := $(shell find runtime rules/modelbuild_rules/kernels/cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' -o -name '*.zig' -o -name '*.json' | grep -v '^runtime/python/')
+
 TOOLCHAINS := rules/modelbuild_rules/toolchains
 
 NATIVE = $(shell find runtime rules tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
@@ -80,7 +83,11 @@ format: venv
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(NATIVE)
 
-venv: $(BIN)/modelbuild
+venv: $(BIN)/modelbuild $(RUNTIME)
+
+# The C++ runtime of the editable installation, which runs each program that is built.
+$(RUNTIME): $(RUNTIME_SOURCES) runtime/sdk.lock runtime/CMakeLists.txt | $(BIN)/modelbuild
+	$(BIN)/python runtime/install.py
 
 $(BIN)/modelbuild: $(LOCKED) pyproject.toml runtime/pyproject.toml protos/generate.py $(shell find protos -name '*.proto')
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable . --editable runtime

@@ -28,14 +28,17 @@ import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
-from importlib import metadata
 from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
 
 from build import CUDART as CUDART_OF_SDK
 from build import default_out, fetch_sdk
 from libstdcxx import NAME, link, missing
 from older_symbols import lower
 from toolchain import ARCHITECTURES, BuildError, Toolchain, toolchain
+
+_GLIBC = re.compile(r"GLIBC_[0-9.]+\Z")
 
 DESCRIPTION = "runtime.json"
 PROGRAM = "bin/modelbuild-run"
@@ -51,6 +54,7 @@ CUDART = "lib/libcudart.so.13"
 DRIVER = "580"
 
 # Libraries that every Linux with the required glibc has. libstdc++ and libgcc_s are in the archive instead.
+OF_GCC = frozenset({"libstdc++.so.6", "libgcc_s.so.1"})
 SYSTEM = frozenset({"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libmvec.so.1"})
 LOADERS = frozenset({"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
 
@@ -66,18 +70,29 @@ def pack(build: Path, out: Path, arch: str) -> None:
                 _add(archive, name, (root / name).read_bytes(), 0o755 if _is_native(root / name) else 0o644)
 
 
-def lay_out(build: Path, root: Path, arch: str) -> list[str]:
-    """Write the runtime's files and runtime.json into a folder; return the files' paths in it, sorted."""
-    tools = toolchain(arch)
+def lay_out(build: Path, root: Path, arch: str, own_libstdcxx: bool = True) -> list[str]:
+    """Write the runtime's files and runtime.json into a folder; return the files' paths in it, sorted. Without a
+    libstdc++ of its own, which needs GCC and binutils, the runtime uses the machine's."""
     if not (build / PROGRAM).exists():
         raise BuildError(f"{build}: there is no C++ runtime; expected 'make runtime' first")
-    for folder in ("bin", GCC):
+    for folder in ("bin", "lib"):
         (root / folder).mkdir(parents=True)
     shutil.copy(build / PROGRAM, root / PROGRAM)
     for pattern in ("*.so*", f"*{DELEGATE}", f"*{KERNEL_LIBRARY}"):
         for library in (build / "lib").glob(pattern):
             shutil.copy(library, root / "lib")
     shutil.copy(fetch_sdk(build.parent / "sdk", arch) / CUDART_OF_SDK, root / "lib")
+    if own_libstdcxx:
+        _add_libstdcxx(root, toolchain(arch))
+    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    system = SYSTEM if own_libstdcxx else SYSTEM | OF_GCC
+    (root / DESCRIPTION).write_text(json.dumps(describe(files, arch, system), indent=1, sort_keys=True) + "\n")
+    return list(files)
+
+
+def _add_libstdcxx(root: Path, tools: Toolchain) -> None:
+    """Add the libraries of GCC that the SDK's libraries need, and strip all libraries."""
+    (root / GCC).mkdir()
     if (root / "lib" / SHIMS).exists():
         lower(root / "lib" / SHIMS)
     link(tools, root / GCC)
@@ -85,32 +100,29 @@ def lay_out(build: Path, root: Path, arch: str) -> list[str]:
     if libgcc is None:
         raise BuildError(f"{tools.compiler} has no libgcc_s.so.1; expected GCC, or a compiler that uses its libgcc")
     shutil.copy(libgcc, root / GCC / "libgcc_s.so.1")
-    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
-    native = [path for path in files.values() if _is_native(path)]
+    native = [path for path in sorted(root.rglob("*")) if path.is_file() and _is_native(path)]
     if lacking := missing(tools, root / GCC / NAME, native):
         raise BuildError(f"{NAME} lacks {', '.join(lacking)}, which the archive's files need")
     for path in native:
         subprocess.run([tools.tool("strip"), "--strip-unneeded", path], check=True)
         path.chmod(0o755)
-    (root / DESCRIPTION).write_text(json.dumps(describe(files, tools), indent=1, sort_keys=True) + "\n")
-    return list(files)
 
 
-def describe(files: Mapping[str, Path], tools: Toolchain) -> dict[str, object]:
+def describe(files: Mapping[str, Path], arch: str, system: frozenset[str]) -> dict[str, object]:
     """Return runtime.json. Raises BuildError if a file needs a library that neither the archive nor the system has."""
     told = {}
     libraries = {path.name: name for name, path in files.items()}
     for name, path in files.items():
-        needed, glibc = _needs(path, tools) if _is_native(path) else ([], "2.0")
-        unknown = [each for each in needed if each not in SYSTEM | LOADERS and each not in libraries]
+        needed, glibc = _needs(path) if _is_native(path) else ([], "2.0")
+        unknown = [each for each in needed if each not in system | LOADERS and each not in libraries]
         if unknown:
             raise BuildError(f"{name} needs {', '.join(unknown)}, which the archive does not have")
         told[name] = {"needs": [libraries[each] for each in needed if each in libraries], "glibc": glibc}
     locked = re.findall(r"^([a-z-]+)==(\S+)", (Path(__file__).parent / "sdk.lock").read_text(), re.MULTILINE)
     return {
         "version": 2,
-        "arch": tools.arch,
-        "versions": {**dict(locked), "modelbuild": metadata.version("modelbuild")},
+        "arch": arch,
+        "versions": {**dict(locked), "modelbuild": _version()},
         "driver": DRIVER,
         "cudart": CUDART,
         "backends": dict(backend_entry(path, files) for name, path in files.items() if name.endswith(DELEGATE)),
@@ -152,12 +164,20 @@ def _is_native(path: Path) -> bool:
     return path.suffix != ".json"
 
 
-def _needs(path: Path, tools: Toolchain) -> tuple[list[str], str]:
+def _version() -> str:
+    """Return modelbuild's version, which the runtime's equals."""
+    text = (Path(__file__).parent / "python/modelbuild_runtime/__init__.py").read_text()
+    return text.partition('__version__ = "')[2].partition('"')[0]
+
+
+def _needs(path: Path) -> tuple[list[str], str]:
     """Return the libraries that a program or library needs, and the oldest glibc with the symbols that it uses."""
-    command = [tools.tool("readelf"), "--dynamic", "--version-info", path]
-    text = subprocess.run(command, capture_output=True, text=True, check=True)
-    libraries = re.findall(r"\(NEEDED\).*\[(.+)\]", text.stdout)
-    versions = [tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", text.stdout)]
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        dynamic, needs = elf.get_section_by_name(".dynamic"), elf.get_section_by_name(".gnu.version_r")
+        libraries = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] if dynamic is not None else []
+        names = [one.name for _, used in needs.iter_versions() for one in used] if needs is not None else []
+    versions = [tuple(map(int, name.removeprefix("GLIBC_").split("."))) for name in names if _GLIBC.match(name)]
     return libraries, ".".join(map(str, max(versions, default=(2, 0))))
 
 

@@ -94,7 +94,10 @@ def fetch_sdk(folder: Path, arch: str) -> Path:
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet")
         exact = ("--no-deps", "--only-binary=:all:", "--require-hashes", *PYTHON)
         platforms = [f"--platform={each}_{arch}" for each in ("manylinux_2_28", "manylinux2014")]
-        _run(*pip, *exact, *platforms, f"--requirement={lock}", f"--dest={wheels}", log=folder / "download.log")
+        # Where pip builds a wheel, PYTHONPATH names a folder without pip.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        wanted = (f"--requirement={lock}", f"--dest={wheels}")
+        _run(*pip, *exact, *platforms, *wanted, log=folder / "download.log", environment=environment)
         for wheel in sorted(wheels.glob("*.whl")):
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(unpacked)

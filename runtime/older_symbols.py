@@ -1,8 +1,8 @@
 """Lower the versions of two symbols that a library needs of libstdc++.so.6.
 
 The aarch64 shims of the CUDA delegate need symbols of GCC 13, which the libstdc++ of Ubuntu 22.04 and JetPack 6 lacks.
-libmodelbuild_gcc13 (aoti/gcc13.c), which libmodelbuild_aoti links beside the shims, defines both. The loader accepts a definition without a
-version for any version, but refuses a library that needs a version which libstdc++ does not have.
+libmodelbuild_gcc13 (aoti/gcc13.c), which libmodelbuild_aoti links beside the shims, defines both. The loader accepts a
+definition without a version for any version, but refuses a library that needs a version which libstdc++ does not have.
 """
 
 from __future__ import annotations

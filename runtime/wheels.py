@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from pathlib import Path
 from archive import lay_out
 from build import default_out, fetch_sdk
 from toolchain import ARCHITECTURES, BuildError
-from wheel_hook import PLATFORM
+from wheel_hook import PLATFORM, PURE
 
 HERE = Path(__file__).resolve().parent
 
@@ -95,11 +96,12 @@ def metadata_of(project: Path) -> Mapping[str, str]:
     return {"version": version.partition('"')[0], "license": json.dumps(license)}
 
 
-def wheel(project: Path, out: Path) -> Path:
-    """Build the wheel of a project into a folder; return its path."""
+def wheel(project: Path, out: Path, pure: bool = False) -> Path:
+    """Build the wheel of a project into a folder; return its path. `pure`: without binaries."""
     with tempfile.TemporaryDirectory() as work:
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", work, str(project)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        environment = {**os.environ, PURE: "1" if pure else ""}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
             raise BuildError(f"{project.name}: no wheel was built:\n{done.stdout}{done.stderr}")
         (made,) = Path(work).glob("*.whl")
@@ -155,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=HERE.parent / "dist")
     options = parser.parse_args(arguments)
     try:
-        made = [wheel(HERE, options.out)]
+        made = [wheel(HERE, options.out, pure=True)]
         for arch in options.arch or [platform.machine()]:
             native, cross = wheels(arch, default_out(arch), options.out)
             audit(native)

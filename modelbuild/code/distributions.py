@@ -119,8 +119,19 @@ class Distribution:
 
     @property
     def packages(self) -> list[str]:
-        """The top-level packages in RECORD."""
+        """The top-level packages in RECORD, or those of an editable install in `source`."""
+        if self.project is not None:
+            return sorted(
+                each for each in os.listdir(self.source) if os.path.isfile(f"{self.source}/{each}/__init__.py")
+            )
         return [folder for folder, files in self.code.items() if folder.isidentifier() and "__init__.py" in files]
+
+    @cached_property
+    def source(self) -> str:
+        """The folder of its packages: of an editable install, the one that its .pth file names, if it has one."""
+        name = re.search(r"\n([^\n,/]+\.pth),", self.record) if self.project is not None else None
+        lines = (self._found.read_text(f"../{name[1]}") or "").split() if name is not None else []
+        return lines[0] if len(lines) == 1 else self.folder
 
     def requires(self, extras: frozenset[str]) -> Iterator[Wanted]:
         """Yield its requirements on this machine, with the wanted extras."""

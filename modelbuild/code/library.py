@@ -11,11 +11,10 @@ _NAME = canonical(LIBRARY)
 
 class Library(Distributions):
     """modelbuild-runtime, and the distributions of its C++ runtime for other architectures, that are installed beside
-    modelbuild. No others, and none in editable mode, which contains no C++ runtime."""
+    modelbuild. No others."""
 
     def find(self, name: str) -> Distribution | None:
-        found = super().find(name) if is_library(name) else None
-        return found if found is not None and found.has_record else None
+        return super().find(name) if is_library(name) else None
 
 
 def is_library(name: str) -> bool:
@@ -28,7 +27,7 @@ def packages_beside(interpreter: Interpreter) -> dict[str, str]:
     it, or nothing is there."""
     distributions = distributions_of(interpreter)
     found = distributions.find(_NAME) if distributions.is_beside(_NAME) else None
-    return {name: f"{found.folder}/{name}" for name in found.packages} if found is not None else {}
+    return {name: f"{found.source}/{name}" for name in found.packages} if found is not None else {}
 
 
 def distributions_of(interpreter: Interpreter) -> Distributions:

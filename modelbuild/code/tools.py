@@ -128,7 +128,7 @@ class _Search:
             there = self._distributions.find(canonical(text)) is not None
             if self._modules.is_local(module):
                 self.follow([module])
-            elif not there:
+            elif not there and module not in {each.name for each in self.local}:
                 missing.append(name)
         self.follow(imported)
         done: set[str] = set()
@@ -172,7 +172,7 @@ class _Search:
             pending += found.requires(extras)
             if self._distributions.is_beside(name):
                 packages = (each for each in found.packages if not self._modules.is_excluded(each))
-                self.local.update((LocalModule(each, f"{found.folder}/{each}"), (name,)) for each in packages)
+                self.local.update((LocalModule(each, f"{found.source}/{each}"), (name,)) for each in packages)
             elif not found.has_record:
                 self.follow(found.modules)
 

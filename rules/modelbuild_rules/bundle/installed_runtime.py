@@ -20,14 +20,14 @@ class InstalledRuntime:
     module: str
 
     @property
-    def tool(self) -> str:
-        """The tool of a step that uses the runtime: the module, if its distribution is a source folder."""
+    def tools(self) -> tuple[str, ...]:
+        """The tools of a step that uses the runtime: the module too, if its distribution is a source folder."""
         try:
             url = metadata.distribution(self.distribution).read_text("direct_url.json")
         except metadata.PackageNotFoundError:
-            return self.distribution
+            url = None
         editable = url is not None and json.loads(url).get("dir_info", {}).get("editable")
-        return self.module if editable else self.distribution
+        return (self.distribution, self.module) if editable else (self.distribution,)
 
     def is_there(self) -> bool:
         """Return whether the module can be imported."""

@@ -122,7 +122,7 @@ def bundle_action(
             **({} if archive else {"installed": installed.module}),
         },
         unkeyed={"place": archive_place(ctx), "library_places": library_places(ctx)},
-        tools=("numpy",) if archive else ("numpy", installed.tool),
+        tools=("numpy",) if archive else ("numpy", *installed.tools),
         description=f"bundle {', '.join(programs)} with {'its' if len(programs) == 1 else 'their'} runtime",
     )["bundle"]
 

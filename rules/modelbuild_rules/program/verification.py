@@ -22,6 +22,9 @@ def runs_here(program: Program, stacks: Mapping[str, tuple[StackEntry, ...]]) ->
 def verify_action(ctx: Context[Any], program: Program, models: Mapping[str, ExportedModel]) -> Artifact:
     """Declare the action that verifies a program, made from these models by its methods' names; return its output."""
     runtime = installed_runtime(None)
+    if runtime.folder() is None:
+        problem = f"runs the program with the C++ runtime, and no {runtime.distribution} with it is installed"
+        raise ctx.error("verify", f"verify {problem}; expected its wheel, `pip install ./runtime`, or verify = false")
     lowerings: dict[str, Lowering] = {
         name: each.lowering for name, each in program.methods.items() if each.lowering is not None
     }
@@ -68,7 +71,7 @@ def verify_action(ctx: Context[Any], program: Program, models: Mapping[str, Expo
         tools=(
             *("flatbuffers", "numpy", "safetensors"),
             *dict.fromkeys(tool for each in lowerings.values() for tool in each.tools),
-            runtime.tool,
+            *runtime.tools,
         ),
         python=("eager",) if kernels else (),
         resources=Resources(memory=2 << 30),

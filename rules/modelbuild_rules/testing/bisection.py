@@ -38,7 +38,7 @@ def search_here(
         params={**params, **methods.params()},
         unkeyed=unkeyed,
         plugins=methods.plugins(),
-        tools=(*methods.tools(), *tested.tools(), *((runtime.tool,) if runtime else ())),
+        tools=(*methods.tools(), *tested.tools(), *(runtime.tools if runtime else ())),
         python=(*tested.python(), "metric_srcs"),
         preload=("torch", "executorch.exir"),
         resources=_RESOURCES,

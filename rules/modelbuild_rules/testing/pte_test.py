@@ -253,7 +253,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             **_run_params(attrs, program, installed),
         },
         unkeyed={"timeout": seconds(attrs), **_places(ctx)},
-        tools=("flatbuffers", *tested.tools(), *((installed.tool,) if installed else ())),
+        tools=("flatbuffers", *tested.tools(), *(installed.tools if installed else ())),
         python=(*tested.python(), "metric_srcs"),
         preload=("torch",),
         resources=_resources(attrs, program),
