@@ -1,5 +1,6 @@
 """The result of capture, compile and link equals executorch's own lowering byte for byte, except for the digest in the
-manifest: executorch gets the manifest as one more entry of named data."""
+manifest: executorch gets the same nodes for XNNPACK, rewritten in the same way, and the manifest as one more entry of
+named data."""
 
 from __future__ import annotations
 
@@ -12,17 +13,19 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
+from modelbuild_rules.backends.xnnpack.steps.compile import rewrite
+from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_runtime.files.manifest import read_manifest
+from tests.rules.program.conftest import XNNPACK
 
 PTD_MANIFEST = unsealed({"version": 1})
 
@@ -35,17 +38,15 @@ def _manifest(pte: Path) -> bytes:
 
 
 @contextmanager
-def _debug_handles_by_place() -> Iterator[None]:
-    """Executorch numbers nodes through the whole program; here they are numbered inside each partition."""
+def _rewritten() -> Iterator[None]:
+    """Rewrite partitions, and number their nodes, before ExecuTorch compiles them."""
     preprocess = XnnpackBackend.preprocess
 
-    def numbered(program: Any, specs: Any) -> Any:
-        nodes = [node for node in program.graph.nodes if node.op == "call_function"]
-        for handle, node in enumerate(nodes, 1):
-            node.meta["debug_handle"] = handle
+    def compiled(program: Any, specs: Any) -> Any:
+        rewrite(program)
         return preprocess(program, specs)
 
-    with patch.object(XnnpackBackend, "preprocess", staticmethod(numbered)):
+    with patch.object(XnnpackBackend, "preprocess", staticmethod(compiled)), layouts_apart():
         yield
 
 
@@ -57,8 +58,8 @@ def _by_executorch(folder: Path, manifest: bytes, external: bool, beside: str | 
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 node.meta["custom"] = {"delegate_constant_tag": "weights"}
-    with _debug_handles_by_place():
-        edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    with _rewritten():
+        edge = to_edge_transform_and_lower(program, partitioner=[PARTITIONING.partitioner(XNNPACK, {})])
     initialize_buffers(edge.exported_program())
     edge._named_data_store.add_named_data(KEY, manifest)
     if beside is not None:

@@ -28,7 +28,14 @@ def run(step: Step) -> None:
 def compile(
     program: Any, specs: Sequence[Any], attributes: Mapping[str, Any], progress: Progress = ignore_progress
 ) -> Compiled:
-    """Return XNNPACK's serialized graph. Its packed weights are named data that may be outside the program.
+    """Return XNNPACK's serialized graph. Its packed weights are named data that may be outside the program."""
+    rewrite(program)
+    with needed_patterns(program), layouts_apart(), shown(progress), computed_once():
+        return preprocess(XnnpackBackend, program, specs)
+
+
+def rewrite(program: Any) -> None:
+    """Replace what executorch's code for XNNPACK, or XNNPACK, computes otherwise than eager mode, in place.
 
     An operator's debug handle is its position among the partition's nodes, counted from 1. Operators that replace
     another have its handle.
@@ -43,5 +50,3 @@ def compile(
     with_nonfinite_numbers(program)
     for spec, node in zip(program.graph_signature.output_specs, program.graph.output_node().args[0], strict=True):
         spec.arg.name = node.name
-    with needed_patterns(program), layouts_apart(), shown(progress), computed_once():
-        return preprocess(XnnpackBackend, program, specs)

@@ -71,8 +71,8 @@ def _is_exact_gelu(node: Any) -> str:
 
 
 def _begins_inside(node: Any) -> str:
-    dim, begin = (*node.args[1:3], *(0, 0)[len(node.args) - 1 :])
-    size = node.args[0].meta["val"].shape[dim]
+    begin = node.args[2] if len(node.args) > 2 else None
+    size = node.args[0].meta["val"].shape[node.args[1] if len(node.args) > 1 else 0]
     outside = isinstance(size, int) and isinstance(begin, int) and begin < -size
     return "XNNPACK takes only slices that begin inside of the tensor" if outside else ""
 
