@@ -67,6 +67,7 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], dict[str, Tensor]
         (numbers(5, 4),),
         {},
     ),
+    "scalars": (lambda m, x: [x.permute(()) + 1, x.softmax(-1) + 1, x.relu(), x**2], (torch.tensor(3.0),), {}),
     "bounds": (
         lambda m, x: [
             x.clamp(torch.nan, 1.0),

@@ -66,6 +66,10 @@ def _has_few_dimensions(node: Any) -> str:
     return f"XNNPACK's tensors have at most {XNN_MAX_TENSOR_DIMS} dimensions" if many else ""
 
 
+def _has_dimensions(node: Any) -> str:
+    return "" if node.meta["val"].dim() else "XNNPACK takes only tensors with dimensions"
+
+
 def _is_exact_gelu(node: Any) -> str:
     return "" if node.kwargs.get("approximate", "none") == "none" else "XNNPACK has no approximation of gelu"
 
@@ -154,6 +158,7 @@ _LOSES_NAN = "XNNPACK's kernel loses NaN"
 
 _CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
     "_clone_dim_order.default": _is_only_user,
+    "_softmax.default": _has_dimensions,
     "addmm.default": _is_layer,
     "avg_pool2d.default": _is_mean,
     "clamp.default": _has_bounds,
@@ -169,6 +174,7 @@ _CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
     "max_pool2d.default": _is_maximum,
     "maximum.default": _never(_IGNORES_NAN),
     "minimum.default": _never(_IGNORES_NAN),
+    "permute_copy.default": _has_dimensions,
     "prelu.default": _is_image,
     "rsqrt.default": _never("XNNPACK's result for 0 is NaN"),
     "sin.default": _never("XNNPACK's sine of a large number is wrong"),
