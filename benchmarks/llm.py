@@ -218,7 +218,7 @@ def export_peer(folder: Path, weights: str) -> None:
 def compare(folder: Path, own: Path, peer: Path, steps: int, rounds: int) -> None:
     """Print the sizes, tokens per second and equal tokens of both programs."""
     import torch
-    from executorch.extension.pybindings._portable_lib import _load_for_executorch
+    from executorch.extension.pybindings._C import _load_for_executorch
 
     programs = {name: _load_for_executorch(str(path)) for name, path in (("modelbuild", own), ("executorch", peer))}
     methods = {"modelbuild": "decode", "executorch": "forward"}

@@ -1,7 +1,5 @@
-// The CUDA delegate: AOTInductor's libraries in the layout that executorch 1.4.1's CudaBackend writes. The blob is
-// "<key of the library>\n<key of the weights>", keys of the program's named data; an empty blob means the keys
-// <method>_so_blob and <method>_weights_blob. A part of a program with several methods has the blob
-// "<key of the library>\n\n<key of the list of constants>" (constants.hpp), which other delegates refuse.
+// The CUDA delegate: AOTInductor's libraries. The blob is "<key of the library>\n\n<key of the list of constants>", keys
+// of the program's named data (constants.hpp). ExecuTorch's own CudaBackend writes other blobs, and refuses this one.
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 
@@ -25,29 +23,12 @@ std::string spec(const Specs& specs, const char* key) {
   return "";
 }
 
-// Returns the start of executorch 1.5's layout, a magic and its version before a list of weights; "" for other layouts.
-std::string newer_layout(const er::FreeableBuffer& processed) {
-  constexpr std::size_t kLength = 10;  // ETCUDAFQN3
-  const std::string start(static_cast<const char*>(processed.data()), std::min(processed.size(), kLength));
-  return start.rfind("ETCUDAFQN", 0) == 0 ? start : "";
-}
-
-bool read_keys(const er::FreeableBuffer& processed, const std::string& method, Keys* keys) {
-  if (processed.size() == 0) {
-    const std::string prefix = method.empty() ? "" : method + "_";
-    *keys = {prefix + "so_blob", prefix + "weights_blob", ""};
-    return true;
-  }
+bool read_keys(const er::FreeableBuffer& processed, Keys* keys) {
   const std::string text(static_cast<const char*>(processed.data()), processed.size());
-  const std::size_t newline = text.find('\n');
-  if (newline == std::string::npos || newline == 0) return false;
-  const std::size_t second = text.find('\n', newline + 1);
-  if (second == std::string::npos) {
-    *keys = {text.substr(0, newline), text.substr(newline + 1), ""};
-    return true;
-  }
-  *keys = {text.substr(0, newline), "", text.substr(second + 1)};
-  return second == newline + 1 && !keys->constants.empty() && keys->constants.find('\n') == std::string::npos;
+  const std::size_t end = text.find('\n');
+  if (end == std::string::npos || text.compare(end, 2, "\n\n") != 0) return false;
+  *keys = {text.substr(0, end), text.substr(end + 2)};
+  return !keys->library.empty() && !keys->constants.empty() && keys->constants.find('\n') == std::string::npos;
 }
 
 // Reads "cuda:1"; "" and "cuda" are the first GPU.
@@ -65,19 +46,12 @@ class Backend final : public er::BackendInterface {
 
   er::Result<er::DelegateHandle*> init(er::BackendInitContext& context, er::FreeableBuffer* processed,
                                        Specs specs) const override {
-    const std::string own_method = spec(specs, "method_name");
     const std::string target = spec(specs, "target_device");
-    if (const std::string layout = newer_layout(*processed); !layout.empty()) {
-      ET_LOG(Error,
-             "a CUDA delegate's weights are in the layout %s, which this delegate does not read; lower the program with"
-             " executorch 1.4.1",
-             layout.c_str());
-      return Error::NotSupported;
-    }
     Keys keys;
     int device = 0;
-    if (!read_keys(*processed, own_method, &keys) || !read_device(target, &device)) {
-      ET_LOG(Error, "a CUDA delegate's blob is damaged (%zu bytes, for '%s')", processed->size(), target.c_str());
+    if (!read_keys(*processed, &keys) || !read_device(target, &device)) {
+      ET_LOG(Error, "a CUDA delegate's blob was not built by modelbuild, or is damaged (%zu bytes, for '%s')",
+             processed->size(), target.c_str());
       return Error::DelegateInvalidCompatibility;
     }
     if (context.get_named_data_map() == nullptr) {

@@ -66,15 +66,11 @@ Error Library::load(const void* bytes, std::size_t size, std::unique_ptr<Library
     if (*function == nullptr) ET_LOG(Error, "the CUDA delegate: a compiled library has no %s", name);
     return *function != nullptr;
   };
-  const bool complete = find(&library->create, "AOTInductorModelContainerCreateWithDevice") &&
+  const bool complete = find(&library->create, "AOTInductorModelContainerCreateWithExternalConstants") &&
                         find(&library->destroy, "AOTInductorModelContainerDelete") &&
                         find(&library->input_count, "AOTInductorModelContainerGetNumInputs") &&
                         find(&library->output_count, "AOTInductorModelContainerGetNumOutputs") &&
-                        find(&library->constant_count, "AOTInductorModelContainerGetNumConstants") &&
-                        find(&library->set_constants, "AOTInductorModelUpdateConstantsFromBlob") &&
                         find(&library->run, "AOTInductorModelContainerRunSingleThreaded");
-  library->create_with_constants = reinterpret_cast<decltype(library->create_with_constants)>(
-      ::dlsym(library->handle_, "AOTInductorModelContainerCreateWithExternalConstants"));
   if (!complete) return Error::DelegateInvalidCompatibility;
   *result = std::move(library);
   return Error::Ok;

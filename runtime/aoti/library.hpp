@@ -22,15 +22,12 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  AotiError (*create)(Container**, std::size_t models, const char* device, const char* cubin_dir) = nullptr;
-  // The same with constants of the caller's, which the container does not copy; nullptr if the library lacks it.
-  AotiError (*create_with_constants)(Container**, std::size_t models, const char* device, const char* cubin_dir,
-                                     const NamedTensor* constants, std::size_t count) = nullptr;
+  // The container does not copy the constants.
+  AotiError (*create)(Container**, std::size_t models, const char* device, const char* cubin_dir,
+                      const NamedTensor* constants, std::size_t count) = nullptr;
   AotiError (*destroy)(Container*) = nullptr;
   AotiError (*input_count)(Container*, std::size_t*) = nullptr;
   AotiError (*output_count)(Container*, std::size_t*) = nullptr;
-  AotiError (*constant_count)(Container*, std::size_t*) = nullptr;
-  AotiError (*set_constants)(Container*, const std::uint8_t* blob) = nullptr;
   // Takes ownership of the inputs and passes ownership of the outputs to the caller. One call at a time, so it needs no
   // events, which could not be part of a CUDA graph.
   AotiError (*run)(Container*, AotiTensor** inputs, std::size_t, AotiTensor** outputs, std::size_t, void* stream,

@@ -100,44 +100,16 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
   return Error::Ok;
 }
 
-// Makes the container, with weights of its own or with the constants that it has in common with others.
+// Makes the container, with the constants that it has in common with other parts.
 Error Part::create(const Keys& keys, const NamedDataMap& data, const Owner& owner) {
-  const std::string where = "cuda:" + std::to_string(device_);
-  const auto started = [&](AotiError made) {
-    if (made != 0) ET_LOG(Error, "%s: the compiled library does not start on %s", name_.c_str(), where.c_str());
-    return made == 0 ? Error::Ok : Error::DelegateInvalidCompatibility;
-  };
-  if (keys.constants.empty()) {
-    const Error error = started(library_->create(&container_, 1, where.c_str(), nullptr));
-    return error == Error::Ok ? load_weights(keys.weights, data) : error;
-  }
-  if (library_->create_with_constants == nullptr) {
-    ET_LOG(Error, "%s: the compiled library takes no constants of others", name_.c_str());
-    return Error::DelegateInvalidCompatibility;
-  }
   const Error error = Constants::load(keys.constants, data, device_, owner, name_, &constants_);
   if (error != Error::Ok) return error;
+  const std::string where = "cuda:" + std::to_string(device_);
   const std::vector<NamedTensor> tensors = constants_->tensors();
-  return started(
-      library_->create_with_constants(&container_, 1, where.c_str(), nullptr, tensors.data(), tensors.size()));
-}
-
-// Copies the weights from the mapped file to the GPU, without a copy on the host.
-Error Part::load_weights(const std::string& key, const NamedDataMap& data) {
-  std::size_t constants = 0;
-  if (library_->constant_count(container_, &constants) != 0) return Error::DelegateInvalidCompatibility;
-  auto weights = get_data(data, key);
-  if (!weights.ok()) {
-    if (constants == 0) return Error::Ok;
-    ET_LOG(Error, "%s: neither the program nor its .ptd, if any, has the data '%s'", name_.c_str(), key.c_str());
-    return Error::InvalidExternalData;
+  if (library_->create(&container_, 1, where.c_str(), nullptr, tensors.data(), tensors.size()) != 0) {
+    ET_LOG(Error, "%s: the compiled library does not start on %s", name_.c_str(), where.c_str());
+    return Error::DelegateInvalidCompatibility;
   }
-  if (constants != 0 && library_->set_constants(container_, static_cast<const std::uint8_t*>(weights->data())) != 0) {
-    ET_LOG(Error, "%s: its %zu weights cannot be loaded", name_.c_str(), constants);
-    return Error::InvalidExternalData;
-  }
-  MB_CUDA(name_.c_str(), cudaDeviceSynchronize());
-  weights->Free();
   return Error::Ok;
 }
 

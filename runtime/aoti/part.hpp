@@ -23,8 +23,7 @@ using executorch::runtime::Span;
 // Keys of a part's data in the program.
 struct Keys {
   std::string library;
-  std::string weights;
-  std::string constants;  // of the list of constants; then `weights` is empty
+  std::string constants;  // of the list of constants
 };
 
 class Part {
@@ -43,7 +42,6 @@ class Part {
  private:
   Part() = default;
   Error create(const Keys& keys, const NamedDataMap& data, const Owner& owner);
-  Error load_weights(const std::string& key, const NamedDataMap& data);
   Error wrap_inputs(Span<EValue*> arguments, std::vector<AotiTensor*>* tensors);
   Error take_output(AotiTensor* from, std::size_t slot, EValue* argument, cudaStream_t stream);
 

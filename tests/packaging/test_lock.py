@@ -73,7 +73,7 @@ def test_agrees_with_pyproject(text: str, project: dict[str, Any], python: str) 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_has_what_decides_a_programs_bytes_in_one_version(text: str, project: dict[str, Any], python: str) -> None:
-    exact = {"torch": "2.14.0", "executorch": "1.4.1", "torch-tensorrt-rtx": "2.14.0", "tensorrt-rtx": "1.6.1.120"}
+    exact = {"torch": "2.14.0", "executorch": "1.5.1", "torch-tensorrt-rtx": "2.14.0", "tensorrt-rtx": "1.6.1.120"}
     asked = {canonicalize_name(r.name): str(r.specifier) for r in requirements(project, EXTRAS)}
     assert {name: asked[name] for name in exact} == {name: f"=={version}" for name, version in exact.items()}
     locked = pins(text, python)

@@ -18,10 +18,10 @@ SAMPLES = ("two", "xnnpack", "dynamic", "bfloat16", "uint8", "nonzero", "channel
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_as_executorch_says(samples: dict[str, Any], name: str) -> None:
-    from executorch.extension.pybindings import _portable_lib
+    from executorch.extension.pybindings import _C
 
     path = samples[name].path
-    meta = _portable_lib._load_for_executorch(str(path)).method_meta("forward")
+    meta = _C._load_for_executorch(str(path)).method_meta("forward")
     (method,) = read_program_file(path).methods
     assert method.name == "forward"
     theirs_in = [meta.input_tensor_meta(i) for i in range(meta.num_inputs())]

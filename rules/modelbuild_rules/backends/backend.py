@@ -99,7 +99,6 @@ class Backend(Extension):
     compile       attributes that decide the bytes of a compiled partition
     device        facts of the device (fields of DeviceTarget) that decide the bytes of a compiled partition
     tools         distributions whose versions decide the bytes of a compiled partition
-    common        true if its partitions of a program with several methods have constants and state in common
     runs_here     true if the C++ runtime runs its partitions on the machine of the build; of other backends, the
                   partition step compares partitions with the program, in eager mode on the example inputs
     """
@@ -109,7 +108,6 @@ class Backend(Extension):
     partition: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
-    common: bool = False
     runs_here: bool = False
 
     @property

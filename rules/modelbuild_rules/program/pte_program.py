@@ -247,7 +247,6 @@ def _partition(
             "external_weights": ctx.attrs.external_weights,
             "versions": sorted({"executorch", "torch", *partitioning}),
             **({"device_io": True} if ctx.attrs.device_io else {}),
-            **({"several_methods": True} if method and any(entry.backend.common for entry in stack) else {}),
             **({"shares_state": True} if shares else {}),
             **_own_kernels(model),
         },

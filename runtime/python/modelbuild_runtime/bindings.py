@@ -3,10 +3,9 @@
 The pybindings of executorch take and give torch tensors, and their shared library needs libtorch loaded, so torch is
 imported here, when a program is first run.
 
-Private names used, checked on executorch 1.4.1 and 1.5.1 (tests/runtime/test_runtime_bindings.py fails when one is
-gone):
-  executorch.extension.pybindings._portable_lib  the compiled module, _C since 1.5. Its public face, executorch.runtime,
-                                                 takes no .ptd and imports executorch.exir, which takes seconds
+Private names used, checked on executorch 1.5.1 (tests/runtime/test_runtime_bindings.py fails when one is gone):
+  executorch.extension.pybindings._C  the compiled module. Its public face, executorch.runtime, takes no .ptd and
+                                      imports executorch.exir, which takes seconds
   _load_for_executorch, _load_program, _get_operator_names, _get_registered_backend_names
 """
 
@@ -16,7 +15,6 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,6 @@ import numpy as np
 from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.contents import KernelLibrary
-
-_OLD, _NEW = "executorch.extension.pybindings._portable_lib", "executorch.extension.pybindings._C"
 
 # executorch/runtime/core/error.h
 _ERRORS = {
@@ -54,7 +50,7 @@ def _library() -> Any:
     try:
         import torch  # noqa: F401  (loads the libraries that the next import links to)
 
-        return import_module(_NEW if find_spec(_NEW) is not None else _OLD)
+        return import_module("executorch.extension.pybindings._C")
     except ImportError as error:
         raise ProgramError(
             f"running a program needs torch and executorch ({error}); pip install 'modelbuild[models]' brings them"

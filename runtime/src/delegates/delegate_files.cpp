@@ -94,7 +94,6 @@ std::optional<DelegateFile> read_delegate_file(const PluginFolders& folders, std
   DelegateFile found;
   found.libraries = described_libraries(*file, described, "libraries", kDelegate);
   if (found.libraries.empty()) fail_description(*file, kDelegate, "'libraries' to list names of files");
-  found.first = described_libraries(*file, described, "first", kDelegate);
   const auto device = described.find("device");
   found.gpu = device != described.end() && *device == "cuda";
   return found;

@@ -24,7 +24,6 @@ class PluginFolders {
 
 struct DelegateFile {
   std::vector<std::string> libraries;  // the first that exists registers the backend
-  std::vector<std::string> first;      // loaded before any delegate, if they exist
   bool gpu = false;                    // true if it computes on a GPU, for host memory too
 };
 

@@ -111,11 +111,6 @@ void load_plugins(const Description& program, const LoadOptions& options) {
     }
     for (const auto& [name, calls] : method.operators) kernels.insert(name);
   }
-  for (const auto& [backend, file] : backends) {
-    for (const std::string& library : file ? file->first : std::vector<std::string>{}) {
-      if (const auto found = folders.find(library)) open(*found);
-    }
-  }
   for (const auto& [backend, file] : backends) open_backend(program.path, backend, file ? &*file : nullptr, folders);
 
   open_kernels(program, kernels, folders);

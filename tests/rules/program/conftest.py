@@ -402,7 +402,7 @@ def execute() -> Callable[..., list[torch.Tensor]]:
     """Run a program in executorch's own runtime and return the results of the last of `times` calls."""
 
     def run(pte: Path, inputs: Sequence[torch.Tensor], ptd: Path | None = None, times: int = 1) -> list[torch.Tensor]:
-        from executorch.extension.pybindings.portable_lib import _load_for_executorch
+        from executorch.extension.pybindings._C import _load_for_executorch
 
         program = _load_for_executorch(str(pte), str(ptd) if ptd else None)
         for _ in range(times):

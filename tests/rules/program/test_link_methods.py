@@ -53,7 +53,7 @@ def together(tmp_path: Path) -> Callable[..., Path]:
 
 
 def loaded(pte: Path, ptd: Path | None = None) -> Callable[..., list[torch.Tensor]]:
-    from executorch.extension.pybindings._portable_lib import _load_for_executorch
+    from executorch.extension.pybindings._C import _load_for_executorch
 
     program = _load_for_executorch(str(pte), str(ptd) if ptd else None)
     return lambda method, inputs: list(program.run_method(method, tuple(each.clone() for each in inputs)))

@@ -321,7 +321,7 @@ class TestPortable:
         # The exported node, which may be decomposed: inv to inv_ex.
         name = f"aten_{op}".replace(".", "_") + f" from {op.partition('.')[0].removesuffix('_ex')}"
         assert problem(export(Model(), torch.eye(3))) == (
-            f"ExecuTorch 1.4.1 has no portable kernel for aten.{op} (node {name}; xnnpack: no such XNNPACK operator);"
+            f"ExecuTorch 1.5.1 has no portable kernel for aten.{op} (node {name}; xnnpack: no such XNNPACK operator);"
             " expected a backend of the stack to take it"
         )
 
@@ -331,7 +331,7 @@ class TestPortable:
                 return x.to(torch.uint16) + x.to(torch.uint16)
 
         assert problem(export(Small(), torch.ones(4, 8))) == (
-            "ExecuTorch 1.4.1's portable kernel of aten.add.Tensor (node aten_add_tensor from add; xnnpack: invalid"
+            "ExecuTorch 1.5.1's portable kernel of aten.add.Tensor (node aten_add_tensor from add; xnnpack: invalid"
             " dtype) does not support these types: self uint16, other uint16, result uint16; expected another type,"
             " such as float32, or a backend of the stack to take it"
         )
@@ -352,4 +352,4 @@ def test_another_version_of_executorch_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(executorch_private, "version", lambda name: "9.9")
     with pytest.raises(StepError) as error:
         executorch_private.require()
-    assert str(error.value) == "executorch 9.9 is installed; expected executorch==1.4.1 or executorch==1.5.1"
+    assert str(error.value) == "executorch 9.9 is installed; expected executorch==1.5.1"

@@ -324,7 +324,7 @@ def aarch64_cuda_programs(aarch64: Runtime, tmp_path_factory: pytest.TempPathFac
 
 
 def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
-    """Return programs with a CUDA delegate that computes x * 3 + 1 in place of gelu(x), in executorch 1.4.1's layout.
+    """Return programs with a CUDA delegate that computes x * 3 + 1 in place of gelu(x).
 
     host        no device in its metadata: the delegate gets host memory
     planned     like CudaPartitioner's: metadata name cuda:0
@@ -335,9 +335,10 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
     transposed  the library's output is column by column
     transposed_device  the same, with inputs and outputs like `device`
     broken      the library is invalid
-    newer       the weights are in a layout of executorch 1.5.1
-    keyless     the blob names no weights
-    listed, state  the blob names a list of constants, as in a program with several methods; `state` is changed
+    theirs      the weights are in a layout of executorch 1.5.1
+    older       the weights are in the layout of executorch before that
+    keyless     the blob names no constants
+    state       the constant is changed
     damaged_list, lacking_list, longer_list  the list is cut off, or names data or a constant that is not there
     """
     import numpy as np
@@ -362,13 +363,13 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
         name: str,
         target: str = "cuda:0",
         library: bytes = plain,
-        keys: bytes = b"library\nweights",
-        listed: bytes = b"",
+        keys: bytes = b"library\n\nlist",
+        listed: bytes = b"w cuda 6 1 1 0 weights -\n",
         gelus: int = 1,
         **more: Any,
     ) -> tuple[str, Path]:
-        content[:] = library, listed or b"-"
-        blob[0] = b"library\n\nlist" if listed else keys
+        content[:] = library, listed
+        blob[0] = keys
         specs = {"method_name": "forward", **({"target_device": target} if target else {})}
         return name, lower(folder / f"{name}.pte", gelus, gelu_partitioner(CudaBackend.__name__, specs), **more)
 
@@ -383,9 +384,9 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
             make("transposed", library=transposed),
             make("transposed_device", library=transposed, own_io=True),
             make("broken", library=b"no library"),
-            make("newer", keys=b"ETCUDAFQN3\x07\0\0\0library\0\0\0\0"),
-            make("keyless", keys=b"library"),
-            make("listed", listed=b"w cuda 6 1 1 0 weights -\n"),
+            make("theirs", keys=b"ETCUDAFQN3\x07\0\0\0library\0\0\0\0"),
+            make("older", keys=b"library\nweights"),
+            make("keyless", keys=b"library\n\n"),
             make("state", listed=b"w cuda 6 1 1 0 weights kept\n"),
             make("damaged_list", listed=b"w cuda 6 1\n"),
             make("lacking_list", listed=b"w cuda 6 1 1 0 others -\n"),

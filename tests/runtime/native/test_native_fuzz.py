@@ -91,7 +91,7 @@ def seeds(
     every = [path for paths in sealed_programs.values() for path in paths]
     data = [*samples["external"].path.parent.glob("*.ptd"), *(path for path in every if path.suffix == ".ptd")]
     # Delegates that check their blobs: for CUDA, blobs without a library.
-    checked = [*trt_programs.values(), *(cuda_programs[name] for name in ("broken", "newer", "keyless"))]
+    checked = [*trt_programs.values(), *(cuda_programs[name] for name in ("broken", "theirs", "keyless"))]
     return {
         "program": [
             *GIVEN,

@@ -87,7 +87,6 @@ def test_without_a_description_the_backend_is_lacking(
         ({"libraries": "libown_delegate.so"}, "does not describe a delegate; expected 'libraries' to list names"),
         ({"libraries": {"a": "b.so"}}, "does not describe a delegate; expected 'libraries' to list names of files"),
         ({"libraries": ["../own/libown_delegate.so"]}, "does not describe a delegate; expected 'libraries' to list"),
-        ({"libraries": ["a.so"], "first": [1]}, "does not describe a delegate; expected 'first' to list names of"),
         ({"libraries": ["libnowhere.so"]}, "the backend DoublerBackend needs libnowhere.so, which is in none of: "),
         ({"libraries": ["libexecutorch.so"]}, "needs the backend DoublerBackend, which this runtime lacks"),
     ],
@@ -119,13 +118,3 @@ def test_what_a_run_moves_goes_by_the_delegate_s_device(
     told = modelbuild_run(doubled_program, f"--plugin-dir={own}", "--describe", "--json").stdout
     moved = json.loads(told)["methods"][0]["moved_at_most"]
     assert moved == {"staged_in": staged, "staged_out": staged, "copied_in": 0, "copied_out": 0}
-
-
-def test_a_library_that_has_to_be_first_is_loaded_before_every_delegate(
-    modelbuild_run: Run, doubled_program: Path, own: Path, x: Path
-) -> None:
-    describe(own, {"libraries": ["libown_delegate.so"], "first": ["libnot_there.so", "libbroken.so"]})
-    (own / "libbroken.so").write_text("no library")
-    done = modelbuild_run(doubled_program, f"--plugin-dir={own}", f"--input=input0={x}")
-    assert done.returncode == 1
-    assert f"{own}/libbroken.so: cannot be loaded: " in done.stderr

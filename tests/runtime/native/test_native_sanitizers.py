@@ -39,7 +39,7 @@ RUNS = [
     ("host", "trt_programs", "nonsense", (), 1),
     ("host", "trt_programs", "absent", (), 1),
     ("host", "cuda_programs", "broken", (), 1),
-    ("host", "cuda_programs", "newer", (), 1),
+    ("host", "cuda_programs", "theirs", (), 1),
 ]
 
 

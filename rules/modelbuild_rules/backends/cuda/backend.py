@@ -130,7 +130,6 @@ CUDA = CudaBackend(
     partition=("data_dependent", "exclude_ops", "min_block_size"),
     compile=("candidates", "precision"),
     device=("arch", "compute_capabilities", "cuda_index", "min_glibc", "os"),
-    common=True,
 )
 
 

@@ -8,7 +8,6 @@ Params   backends           [OfferedBackend], in the order in which they are off
          external_weights   true if the program's own constants are outside the .pte
          versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
-         several_methods    true if the program has others, with which partitions may have constants in common
          shares_state       true if buffers that the method changes get an arena of their own, under their names
 Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it,
                             versions.json, and kernels.json if it needs kernel libraries: [ManifestKernels]
@@ -23,7 +22,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from itertools import count
@@ -86,10 +85,8 @@ def run(step: Step) -> None:
     folder = step.outputs["partitions"]
     check = partial(check_operators, entries=entries, backends=backends)
     state = StateBuffers()
-    memory = {i: backend.common(entries[i]["attributes"]) for i, backend in backends.items()}
-    common = [i for i, found in memory.items() if found and step.params.get("several_methods")]
     edge, delegation, partitions = lower(
-        correct_nonzero(correct_cat(program)), entries, backends, folder, step.progress, state.noted(check), common
+        correct_nonzero(correct_cat(program)), entries, backends, folder, step.progress, state.noted(check)
     )
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
@@ -113,8 +110,9 @@ def run(step: Step) -> None:
         config |= device_io_config()
     if step.params.get("shares_state"):
         config |= state.arena_config(edge.exported_program(), bool(step.params.get("device_io")))
-        inside = {name: memory[entry] for name, entry in partitions.changed().items()}
-        _write_json(step.outputs["state"], state.as_json(edge.exported_program(), inside))
+        memory = {i: backend.common(entries[i]["attributes"]) for i, backend in backends.items()}
+        common = {name: memory[entry] for name, entry in partitions.changed().items() if memory[entry]}
+        _write_json(step.outputs["state"], state.as_json(edge.exported_program(), common))
     shown = passes_shown(step.progress)
     with library_failures(program), device_io_errors(), shown, computed_once(), unknown_sizes_ordered():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
@@ -139,11 +137,9 @@ def lower(
     folder: Path,
     progress: Progress = ignore_progress,
     check: Callable[[Any], None] = _accept,
-    common: Collection[int] = (),
 ) -> tuple[Any, Delegation, Partitions]:
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
-    with the edge program before any backend gets a partition of it. `common` are the numbers of the backends whose
-    partitions have constants in common with other methods'."""
+    with the edge program before any backend gets a partition of it."""
     slices.register()
     program = with_equivalents(program)
     program = keep_loops(program, next((each.unrolls for each in backends.values()), Partitioning.unrolls))
@@ -155,7 +151,7 @@ def lower(
     try:
         bound_sizes(program)
     except StepError as unbounded:
-        once = partial(_lower_once, program, entries, backends, (folder, common), failed_nodes, progress)
+        once = partial(_lower_once, program, entries, backends, folder, failed_nodes, progress)
         others = _problems(check, once)
         raise StepError("; ".join([*others, str(unbounded)])) from None
     passes = count(1)
@@ -165,7 +161,7 @@ def lower(
         progress(*(("lowering again", again) if again > 1 else ("lowering",)))
         try:
             with library_failures(program):
-                return _lower_once(program, entries, backends, (folder, common), failed_nodes, progress, (fit, check))
+                return _lower_once(program, entries, backends, folder, failed_nodes, progress, (fit, check))
         except _Failed as failed:
             # Lower the whole program again, without the failed nodes for that backend.
             failed_nodes[failed.entry].update(failed.nodes)
@@ -182,7 +178,7 @@ def _lower_once(
     program: Any,
     entries: Sequence[OfferedBackend],
     backends: Mapping[int, Partitioning],
-    kept: tuple[Path, Collection[int]],
+    folder: Path,
     failed_nodes: Mapping[int, Mapping[str, str]],
     progress: Progress,
     checks: Sequence[Callable[[Any], None]],
@@ -190,8 +186,7 @@ def _lower_once(
     """Lower the program once. Raises _Failed for a partition that its backend tried and can't compile, and Unfit for a
     program that has to be rewritten."""
     delegation = Delegation()
-    folder, common = kept
-    partitions = Partitions(folder, delegation, {i: b.annotations for i, b in backends.items()}, common)
+    partitions = Partitions(folder, delegation, {i: b.annotations for i, b in backends.items()})
 
     def before(edge: Any) -> None:
         for check in checks:

@@ -42,7 +42,7 @@ def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | Non
     check = patch.object(compiled, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))
     with patch.object(compiled, "link", joined), check:
         parts: list[tuple[Any, ...]] = []
-        compiled.compile(program, specs, attributes, Path(), work, out, tuning, lambda *part: parts.append(part))
+        compiled.compile(program, specs, attributes, {}, Path(), work, out, tuning, lambda *part: parts.append(part))
     out.with_name(f"{out.name}.parts").write_text(json.dumps(parts))
 
 

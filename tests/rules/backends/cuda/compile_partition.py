@@ -1,6 +1,6 @@
 """Compile a partition in a separate process: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
 
-Writes library.so, weights.bin, kernels.json (for the emulator) and compiled/ to OUT, an existing folder. Unlike in a
+Writes library.so, kernels.json (for the emulator) and compiled/ to OUT, an existing folder. Unlike in a
 build, kernels contain line numbers, by which the emulator knows how wide each access is.
 """
 
@@ -16,9 +16,8 @@ from tempfile import TemporaryDirectory
 from emulator.memory_check import widths
 
 from modelbuild_rules.backends.cuda.steps.generate import target_gpu
-from modelbuild_rules.backends.cuda.steps.generate.weights import blob
 from modelbuild_rules.backends.cuda.steps.library import compiled
-from modelbuild_rules.program.steps.partitions.files import read_common, read_partition
+from modelbuild_rules.program.steps.partitions.files import read_changed, read_partition
 
 
 def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
@@ -27,11 +26,10 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     (out / "compiled").mkdir()
     target_gpu.LINE_NUMBERS = True
     with TemporaryDirectory() as work:
-        common = read_common(partition)
-        made = compiled.compile(program, specs, attributes, runtime, Path(work), out / "compiled", common=common)
+        changed = read_changed(partition)
+        made = compiled.compile(program, specs, attributes, changed, runtime, Path(work), out / "compiled")
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
         images = [(Path(work) / f"kernel.{number}.bin").read_bytes() for number in range(len(made.kernels))]
-    (out / "weights.bin").write_bytes(blob(made.constants))
     kernels = {}
     for kernel, image in zip(made.kernels, images, strict=True):
         source = out / f"{kernel.name}.py"

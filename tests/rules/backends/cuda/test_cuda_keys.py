@@ -76,15 +76,3 @@ def test_a_tuning_files_content_is_in_it(keys: Made) -> None:
     named = ', tuning = "a.json"'
     assert keys(named, "one")["compile"] == keys(named, "one")["compile"] != keys(named, "other")["compile"]
     assert keys("", "one") == keys("", "other")
-
-
-@pytest.mark.parametrize(("backend", "known"), [("cuda", True), ("xnnpack", False)])
-def test_a_partition_knows_that_there_are_methods_if_it_has_constants_in_common(
-    analysed: Callable[..., Analyzer], backend: str, known: bool
-) -> None:
-    """For other backends it decides nothing, so that a program with methods has the actions of one without."""
-    for method in ("", "decode"):
-        analysis = analysed(f'{{ type = "{backend}" }}', '{ type = "portable" }', method=method)
-        actions = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
-        (partition,) = [each for each in actions if each.mnemonic == "partition"]
-        assert partition.params.get("several_methods", False) is (known and bool(method))

@@ -83,10 +83,7 @@ def run_methods(request: pytest.FixtureRequest, lowering: Any, compile_to: Any, 
     """Compiles a program whose methods are Sum's, each with the number of its module, and makes calls of it. Its
     parameter is `exclude_ops` of the backend."""
     backends = [lowering.cuda(min_block_size=1, exclude_ops=request.param), lowering.PORTABLE]
-    lowered = {
-        method: lowering(exported(method), backends, several_methods=True, shares_state=True)
-        for method in ("prefill", "decode")
-    }
+    lowered = {method: lowering(exported(method), backends, shares_state=True) for method in ("prefill", "decode")}
     kernels: dict[str, Any] = {}
     compiled: dict[str, list[Path]] = {}
     for method, each in lowered.items():
@@ -178,7 +175,7 @@ def test_their_state_may_be_outside_of_the_parts(run_methods: Any) -> None:
 
 def test_a_state_on_the_cpu_has_its_arena_before_those_of_gpus(lowering: Any) -> None:
     backends = [lowering.cuda(min_block_size=1, exclude_ops=OUTSIDE), lowering.PORTABLE]
-    made = lowering(exported("decode"), backends, several_methods=True, shares_state=True)
+    made = lowering(exported("decode"), backends, shares_state=True)
     (plan,) = read_file(made.folder / "residual/program.pte")[0].executionPlan
     sizes = list(plan.nonConstBufferSizes)
     assert len(sizes) == 4

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from executorch.extension.pybindings.portable_lib import _load_for_executorch
+from executorch.extension.pybindings._C import _load_for_executorch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree

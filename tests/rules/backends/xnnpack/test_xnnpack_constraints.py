@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.extension.pybindings.portable_lib import _load_for_executorch
+from executorch.extension.pybindings._C import _load_for_executorch
 from torch import Tensor, nn
 
 from tests.rules.backends.xnnpack.comparison import Form, compared, numbers

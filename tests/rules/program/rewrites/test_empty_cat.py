@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from executorch.extension.pybindings._portable_lib import _load_for_executorch
+from executorch.extension.pybindings._C import _load_for_executorch
 from torch import Tensor, nn
 
 from tests.portable_program import build_program

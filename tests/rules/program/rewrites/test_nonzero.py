@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from executorch.extension.pybindings._portable_lib import _load_for_executorch_from_buffer
+from executorch.extension.pybindings._C import _load_for_executorch_from_buffer
 from torch import Tensor, nn
 from torch.export import Dim
 

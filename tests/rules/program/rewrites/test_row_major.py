@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.exir import to_edge
-from executorch.extension.pybindings._portable_lib import _load_for_executorch_from_buffer
+from executorch.extension.pybindings._C import _load_for_executorch_from_buffer
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree

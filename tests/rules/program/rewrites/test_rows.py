@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from executorch.extension.pybindings._portable_lib import _load_for_executorch
+from executorch.extension.pybindings._C import _load_for_executorch
 from torch import Tensor, nn
 
 from modelbuild_rules.program.steps.lowering.rewrites.rows import join_rows

@@ -2,7 +2,6 @@
 // one element. Compiled with TRANSPOSED the output lies in memory column by column.
 #include <cuda_runtime_api.h>
 
-#include <cstring>
 #include <string>
 
 #include "fake_cudart.hpp"
@@ -23,7 +22,7 @@ namespace {
 
 struct Model {
   int device;
-  float weight = 0;
+  float weight;
 };
 
 void compute(const float* from, float* to, std::int64_t rows, std::int64_t columns, float weight) {
@@ -42,24 +41,19 @@ void compute(const float* from, float* to, std::int64_t rows, std::int64_t colum
 
 extern "C" {
 
-AotiError AOTInductorModelContainerCreateWithDevice(Model** model, std::size_t, const char* device, const char*) {
-  const std::string text(device);
-  int current = -1;
-  cudaGetDevice(&current);
-  *model = new Model{std::stoi(text.substr(text.find(':') + 1))};
-  return (*model)->device == current ? 0 : 1;
-}
-AotiError AOTInductorModelContainerCreateWithExternalConstants(Model** model, std::size_t models, const char* device,
-                                                               const char* folder,
+AotiError AOTInductorModelContainerCreateWithExternalConstants(Model** model, std::size_t, const char* device,
+                                                               const char*,
                                                                const modelbuild::aoti::NamedTensor* constants,
                                                                std::size_t count) {
   void* data = nullptr;
   if (count != 1 || std::string(constants->name) != "w" || aoti_torch_get_data_ptr(constants->tensor, &data) != 0) {
     return 1;
   }
-  const AotiError made = AOTInductorModelContainerCreateWithDevice(model, models, device, folder);
-  if (made == 0) (*model)->weight = *static_cast<const float*>(data);
-  return made;
+  const std::string text(device);
+  int current = -1;
+  cudaGetDevice(&current);
+  *model = new Model{std::stoi(text.substr(text.find(':') + 1)), *static_cast<const float*>(data)};
+  return (*model)->device == current ? 0 : 1;
 }
 AotiError AOTInductorModelContainerDelete(Model* model) {
   delete model;
@@ -71,14 +65,6 @@ AotiError AOTInductorModelContainerGetNumInputs(Model*, std::size_t* count) {
 }
 AotiError AOTInductorModelContainerGetNumOutputs(Model*, std::size_t* count) {
   *count = 1;
-  return 0;
-}
-AotiError AOTInductorModelContainerGetNumConstants(Model*, std::size_t* count) {
-  *count = 1;
-  return 0;
-}
-AotiError AOTInductorModelUpdateConstantsFromBlob(Model* model, const std::uint8_t* blob) {
-  std::memcpy(&model->weight, blob, sizeof(float));
   return 0;
 }
 AotiError AOTInductorModelContainerRunSingleThreaded(Model* model, AotiTensor** inputs, std::size_t,

@@ -14,7 +14,7 @@ from modelbuild.step import Step
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
 from modelbuild_rules.backends.cuda.steps.library import compiled
 from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.partitions.files import read_common, read_partition
+from modelbuild_rules.program.steps.partitions.files import read_changed, read_partition
 
 
 def run(step: Step) -> None:
@@ -25,10 +25,10 @@ def run(step: Step) -> None:
             program,
             specs,
             step.params["attributes"],
+            read_changed(step.input("partition")),
             step.input("runtime"),
             Path(work),
             step.outputs["compiled"],
             next(iter(step.inputs.get("tuning", ())), None),
             step.progress,
-            read_common(step.input("partition")),
         )

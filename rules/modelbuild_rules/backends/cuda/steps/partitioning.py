@@ -21,7 +21,7 @@ class _CudaPartitioning(Partitioning):
     on_gpu = True
 
     def common(self, attributes: Mapping[str, Any]) -> str:
-        """Return the GPU on which partitions have constants in common."""
+        """Return the GPU on which partitions have their state in common."""
         return str(attributes["target_device"])
 
     def prepare(self, program: Any) -> Any:

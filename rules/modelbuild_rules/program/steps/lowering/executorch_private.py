@@ -1,19 +1,14 @@
-"""The private names of executorch that the steps use, and the versions that they were checked on. Each backend's folder
+"""The private names of executorch that the steps use, and the version that they were checked on. Each backend's folder
 lists its own."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from modelbuild.step import StepError
 
-# The compiled Python bindings in each version that was checked.
-CHECKED = {
-    "1.4.1": "executorch.extension.pybindings._portable_lib",
-    "1.5.1": "executorch.extension.pybindings._C",
-}
+CHECKED = "1.5.1"
 
 PRIVATE = (
     # Patched while a program is lowered (patches/).
@@ -37,6 +32,8 @@ PRIVATE = (
     "executorch.exir.graph_module:get_control_flow_submodules",
     "executorch.exir.lowered_backend_module:LoweredBackendModule.buffer",
     "executorch.extension.flat_tensor.serialize.serialize:FlatTensorSerializer.deserialize",
+    "executorch.extension.pybindings._C:_get_operator_names",
+    "executorch.extension.pybindings._C:_load_for_executorch_from_buffer",
     # Imported without the packages around it (program/steps/linking/flatbuffer.py).
     "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.InitFromPackedBuf",
     "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.Pack",
@@ -48,27 +45,25 @@ FILES = (
     "extension/flat_tensor/serialize/scalar_type.fbs",
 )
 
-# Called, of the module that bindings() returns.
-BINDINGS = ("_get_operator_names", "_load_for_executorch_from_buffer")
 
-
-def require() -> str:
-    """Return the version of the installed executorch. Raises StepError for one that was not checked."""
-    expected = " or ".join(f"executorch=={each}" for each in CHECKED)
+def require() -> None:
+    """Raise StepError unless the checked version of executorch is installed."""
     try:
         found = version("executorch")
     except PackageNotFoundError:
-        raise StepError(f"executorch is not installed; expected {expected}") from None
-    if found not in CHECKED:
-        raise StepError(f"executorch {found} is installed; expected {expected}")
-    return found
+        raise StepError(f"executorch is not installed; expected executorch=={CHECKED}") from None
+    if found != CHECKED:
+        raise StepError(f"executorch {found} is installed; expected executorch=={CHECKED}")
 
 
 def name() -> str:
-    """Return the name of the installed executorch, for messages."""
-    return f"ExecuTorch {version('executorch')}"
+    """Return the name of executorch, for messages."""
+    return f"ExecuTorch {CHECKED}"
 
 
 def bindings() -> Any:
-    """Return the compiled Python bindings, with the names in BINDINGS. Raises StepError as require() does."""
-    return import_module(CHECKED[require()])
+    """Return the compiled Python bindings. Raises StepError as require() does."""
+    require()
+    from executorch.extension.pybindings import _C
+
+    return _C

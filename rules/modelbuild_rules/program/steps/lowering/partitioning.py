@@ -34,8 +34,8 @@ class Partitioning:
     unrolls: int = 4
 
     def common(self, attributes: Mapping[str, Any]) -> str:
-        """Return the memory, such as "cuda:0", in which its partitions of a program with several methods have their
-        constants, and the state that they change, in common; "" if each partition has its own."""
+        """Return the memory, such as "cuda:0", in which its partitions have the state that they change in common; "" if
+        each partition has its own."""
         return ""
 
     def prepare(self, program: Any) -> Any:

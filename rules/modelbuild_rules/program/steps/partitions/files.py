@@ -1,9 +1,8 @@
 """Read and write partitions: a program under canonical names, and its partitioner's data for the compiler.
 
 `partition.json` contains the compile specs and, by position in the graph, the partitioner's annotations for its
-backend's compiler. Equal partitions have equal bytes, whichever program they come from. A partition that has its
-constants in common with others also has `common`: the qualified names of the buffers that it changes, by their names in
-the program.
+backend's compiler. Equal partitions have equal bytes, whichever program they come from. A partition that changes
+buffers also has `changed`: their qualified names, by their names in its program.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from modelbuild_rules.model.steps.exported.program import canonicalize, load_pro
 _ABOUT = "partition.json"
 
 
-def write_partition(
-    whole: Any, specs: Sequence[Any], annotations: Collection[str], folder: Path, common: bool = False
-) -> None:
-    """Write an edge program and its compile specs to a new folder. `annotations` are keys of nodes' meta. With `common`
-    the partition has its constants in common with others."""
+def write_partition(whole: Any, specs: Sequence[Any], annotations: Collection[str], folder: Path) -> None:
+    """Write an edge program and its compile specs to a new folder. `annotations` are keys of nodes' meta."""
     (folder / "program").mkdir(parents=True)
     (folder / "weights").mkdir()
     program = canonicalize(whole, annotations)
@@ -35,7 +31,8 @@ def write_partition(
         if found:
             made[str(place)] = found
     described = [{"key": spec.key, "value": bytes(spec.value).hex()} for spec in specs]
-    about = {"specs": described, "annotations": made, **({"common": _changed(whole, program)} if common else {})}
+    changed = _changed(whole, program)
+    about = {"specs": described, "annotations": made, **({"changed": changed} if changed else {})}
     (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n")
 
 
@@ -59,8 +56,7 @@ def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
     return program, [CompileSpec(spec["key"], bytes.fromhex(spec["value"])) for spec in about["specs"]]
 
 
-def read_common(folder: Path) -> Mapping[str, str] | None:
-    """Return the names of the buffers that a partition changes, by their names in its program; None if it has nothing
-    in common with others."""
-    found: Mapping[str, str] | None = json.loads((folder / _ABOUT).read_text()).get("common")
+def read_changed(folder: Path) -> Mapping[str, str]:
+    """Return the qualified names of the buffers that a partition changes, by their names in its program."""
+    found: Mapping[str, str] = json.loads((folder / _ABOUT).read_text()).get("changed", {})
     return found

@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 class Partitions:
     """Folders p0/, p1/, ... of partitions, numbered in the order in which backends make them."""
 
-    def __init__(
-        self,
-        folder: Path,
-        delegation: Delegation,
-        annotations: Mapping[int, Collection[str]],
-        common: Collection[int] = (),
-    ) -> None:
-        """`annotations`: number of a stack's backend -> keys of nodes' meta that its compiler reads. `common`: numbers
-        of those whose partitions have their constants in common."""
+    def __init__(self, folder: Path, delegation: Delegation, annotations: Mapping[int, Collection[str]]) -> None:
+        """`annotations`: number of a stack's backend -> keys of nodes' meta that its compiler reads."""
         self._folder = folder
-        self._common = common
         self._changed: dict[str, int] = {}
         self._annotations = annotations
         self._delegation = delegation
@@ -40,9 +32,8 @@ class Partitions:
         entry = self._delegation.entry
         id = f"p{len(self._ids)}"
         path = self._folder / id
-        write_partition(program, specs, self._annotations[entry], path, entry in self._common)
-        if entry in self._common:
-            self._changed |= dict.fromkeys(program.graph_signature.buffers_to_mutate.values(), entry)
+        write_partition(program, specs, self._annotations[entry], path)
+        self._changed |= dict.fromkeys(program.graph_signature.buffers_to_mutate.values(), entry)
         known = self._ids.setdefault((entry, _digest(path)), id)
         if known == id:
             self._nodes.append(sum(1 for _ in computing(program.graph_module)))
@@ -52,7 +43,7 @@ class Partitions:
         return known
 
     def changed(self) -> Mapping[str, int]:
-        """Return the buffers that partitions change which have them in common, each with the number of its backend."""
+        """Return the buffers that partitions change, each with the number of its backend."""
         return self._changed
 
     def plan(self, entries: Sequence[OfferedBackend]) -> list[PlannedPartition]:

@@ -1,6 +1,6 @@
 """Runs a library on the emulator as ExecuTorch's CUDA delegate does: `run_library.py LIBRARIES FOLDER`.
 
-FOLDER has library.so, weights.bin, kernels.json, in.<n>.pt; out.<call>.<n>.pt are written. Without torch's CUDA.
+FOLDER has library.so, compiled/, kernels.json, in.<n>.pt; out.<call>.<n>.pt are written. Without torch's CUDA.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ import torch
 from emulator import SHIMS, Launcher
 
 DTYPES = ("float32", "int64", "int32", "bfloat16", "float16", "bool", "uint8", "int8", "int16")
+
+
+class NamedTensor(ctypes.Structure):
+    """A constant, as AOTInductor takes it."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("tensor", ctypes.c_void_p))
 
 
 class Library:
@@ -35,10 +42,25 @@ class Library:
             self.shims = ctypes.CDLL(str(libraries / name), ctypes.RTLD_GLOBAL)
         self.library = ctypes.CDLL(str(folder / "library.so"), os.RTLD_NOW)
         self.handle = ctypes.c_void_p()
-        self._check("CreateWithDevice", ctypes.byref(self.handle), ctypes.c_size_t(1), b"cuda", None)
-        weights = (folder / "weights.bin").read_bytes()
-        if weights:
-            self._ok(self.library.AOTInductorModelUpdateConstantsFromBlob(self.handle, weights))
+        self._constants = list(self._read(folder / "compiled"))
+        given = (NamedTensor * len(self._constants))(*(each for each, _ in self._constants))
+        self._check(
+            "CreateWithExternalConstants",
+            *(ctypes.byref(self.handle), ctypes.c_size_t(1), b"cuda", None, given, ctypes.c_size_t(len(given))),
+        )
+
+    def _read(self, folder: Path) -> Iterator[tuple[NamedTensor, Any]]:
+        """Yield the constants of a compiled part (runtime/aoti/constants.hpp), and memory that each needs."""
+        entries = json.loads((folder / "named.json").read_text())
+        named = {each["key"]: (folder / each["file"]).read_bytes() for each in entries}
+        for line in named[(folder / "processed.bin").read_text().split("\n")[2]].decode().splitlines():
+            name, kind, dtype, sizes, strides, offset, key, _ = line.split()
+            data = ctypes.create_string_buffer(named[key], max(len(named[key]), 1))
+            place = ctypes.c_void_p(ctypes.addressof(data))
+            if kind == "cuda":
+                place = self._allocate(place, len(named[key]))
+            layout = [[int(each) for each in text.split(",") if each != "-"] for text in (sizes, strides)]
+            yield NamedTensor(name.encode(), self._tensor(place, *layout, int(offset), int(dtype), kind)), data
 
     def run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         made = self.launch([self.to_device(each) for each in inputs])
@@ -64,18 +86,26 @@ class Library:
         self._check("Delete", self.handle)
 
     def to_device(self, tensor: torch.Tensor) -> int:
-        size = tensor.numel() * tensor.element_size()
+        place = self._allocate(ctypes.c_void_p(tensor.data_ptr()), tensor.numel() * tensor.element_size())
+        dtype = getattr(self.shims, f"aoti_torch_dtype_{str(tensor.dtype).removeprefix('torch.')}")()
+        return self._tensor(place, tensor.shape, tensor.stride(), 0, dtype, "cuda")
+
+    def _allocate(self, source: ctypes.c_void_p, size: int) -> ctypes.c_void_p:
         place = ctypes.c_void_p()
         self._ok(self.cuda.cudaMalloc(ctypes.byref(place), ctypes.c_size_t(size)))
-        self._copy(place, ctypes.c_void_p(tensor.data_ptr()), size)
-        sizes, strides = ((ctypes.c_int64 * tensor.dim())(*each) for each in (tensor.shape, tensor.stride()))
-        dtype = getattr(self.shims, f"aoti_torch_dtype_{str(tensor.dtype).removeprefix('torch.')}")()
-        made, none = ctypes.c_void_p(), ctypes.c_int64(0)
-        kind, zero = self.shims.aoti_torch_device_type_cuda(), ctypes.c_int32(0)
+        self._copy(place, source, size)
+        return place
+
+    def _tensor(
+        self, place: ctypes.c_void_p, sizes: Sequence[int], strides: Sequence[int], offset: int, dtype: int, kind: str
+    ) -> int:
+        layout = ((ctypes.c_int64 * len(each))(*each) for each in (sizes, strides))
+        device = getattr(self.shims, f"aoti_torch_device_type_{kind}")()
+        made, none, zero = ctypes.c_void_p(), ctypes.c_int64(0), ctypes.c_int32(0)
         self._ok(
             self.shims.aoti_torch_create_tensor_from_blob_v2(
-                *(place, ctypes.c_int64(tensor.dim()), sizes, strides, none, ctypes.c_int32(dtype)),
-                *(ctypes.c_int32(kind), zero, ctypes.byref(made), zero, None, none),
+                *(place, ctypes.c_int64(len(sizes)), *layout, ctypes.c_int64(offset), ctypes.c_int32(dtype)),
+                *(ctypes.c_int32(device), zero, ctypes.byref(made), zero, None, none),
             )
         )
         assert made.value

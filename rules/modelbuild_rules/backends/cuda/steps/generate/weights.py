@@ -105,25 +105,3 @@ def constant(name: str, original: str, compiled: torch.Tensor, value: torch.Tens
     if size != compiled.untyped_storage().nbytes():
         raise ValueError(f"constant {name} has {size} bytes, not the number that it was compiled for")
     return Constant(name, original, value, compiled.is_cuda)
-
-
-def blob(constants: Sequence[Constant]) -> bytearray:
-    """Return the bytes of a library's constants in AOTInductor's layout: packed if all are on the GPU, else aligned to
-    64."""
-    alignment = _alignment(constants)
-    made = bytearray()
-    for each in constants:
-        made += each.storage()
-        made += bytes(-len(made) % alignment)
-    return made
-
-
-def blob_size(constants: Sequence[Constant]) -> int:
-    """Return the length of `blob`."""
-    alignment = _alignment(constants)
-    sizes = [each.tensor.untyped_storage().nbytes() for each in constants]
-    return sum(size + -size % alignment for size in sizes)
-
-
-def _alignment(constants: Sequence[Constant]) -> int:
-    return 1 if all(each.on_gpu for each in constants) else 64

@@ -13,7 +13,7 @@ from executorch.exir.tensor import scalar_type_enum
 
 from modelbuild.step import Progress, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
-from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, blob
+from modelbuild_rules.backends.cuda.steps.generate.weights import Constant
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
@@ -25,20 +25,19 @@ def compile(
     program: Any,
     specs: Sequence[Any],
     attributes: Mapping[str, Any],
+    changed: Mapping[str, str],
     runtime: Path,
     work: Path,
     folder: Path,
     tuning: Path | None = None,
     progress: Progress = ignore_progress,
-    common: Mapping[str, str] | None = None,
 ) -> Generated:
     """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
 
+    changed   the qualified names of the buffers that the partition changes, by their names in its program
     runtime   the folder of cpp/steps/compiler.py (make_runtime) for attributes["target"]
     work      an empty folder to build in
     tuning    a tuning file
-    common    if the partition has constants in common with others: the qualified names of the buffers that it changes,
-              by their names in the program
     """
     lowest = min(attributes["capabilities"])
     limit = attributes.get("candidates", 0)
@@ -51,12 +50,9 @@ def compile(
     needed = check(library, attributes["target"])
     code = library.read_bytes()
     key = f"{hashlib.sha256(code).hexdigest()}_so_blob"
-    if common is None:
-        processed, named = weights_file(generated.constants)
-    else:
-        processed, named = weights_list(generated.constants, common)
-    (folder / PROCESSED).write_text(f"{key}\n{processed}")
-    write_named(folder, [NamedBytes(key, code, 1, False), *named])
+    listed, *constants = weights_list(generated.constants, changed)
+    (folder / PROCESSED).write_text(f"{key}\n\n{listed.key}")
+    write_named(folder, [NamedBytes(key, code, 1, False), listed, *constants])
     about = {
         "capabilities": attributes["capabilities"],
         "glibc": dotted(needed.glibc),
@@ -64,7 +60,7 @@ def compile(
             {"name": k.name, "registers": k.registers, "spilled_bytes": k.spilled, "shared_bytes": k.shared}
             for k in generated.kernels
         ],
-        **({"state": sorted(common.values())} if common else {}),
+        **({"state": sorted(changed.values())} if changed else {}),
         **_choices(tuned, tuning is not None),
     }
     if candidates is not None:
@@ -74,19 +70,9 @@ def compile(
     return generated
 
 
-def weights_file(constants: Sequence[Constant]) -> tuple[str, list[NamedBytes]]:
-    """Return the second line of the delegate's blob, and the weights as one entry. Keys and layout are those of
-    AotiBackend.preprocess (executorch/backends/aoti/aoti_backend.py)."""
-    weights = bytes(blob(constants))
-    key = f"{hashlib.sha256(weights).hexdigest()}_weights_blob"
-    return key, [NamedBytes(key, weights, 1, True)]
-
-
-def weights_list(constants: Sequence[Constant], changed: Mapping[str, str]) -> tuple[str, list[NamedBytes]]:
-    """Return the second and third line of the delegate's blob, and each constant as an entry of its own, so that it is
-    there once for several partitions. The second line is empty: other delegates than the runtime's refuse the blob
-    instead of giving each partition a state of its own. The third is the key of the list (runtime/aoti/constants.hpp):
-    a line for each constant. `changed`: qualified names of changed buffers, by their names in the program."""
+def weights_list(constants: Sequence[Constant], changed: Mapping[str, str]) -> list[NamedBytes]:
+    """Return the list of a part's constants (runtime/aoti/constants.hpp), a line for each, and each constant as an
+    entry of its own, so that it is there once for several partitions. `changed`: as of `compile`."""
     lines = []
     named = {}
     for each in constants:
@@ -109,7 +95,7 @@ def weights_list(constants: Sequence[Constant], changed: Mapping[str, str]) -> t
         )
     text = "".join(f"{line}\n" for line in lines).encode()
     key = f"{hashlib.sha256(text).hexdigest()}_constants"
-    return f"\n{key}", [NamedBytes(key, text, 1, False), *named.values()]
+    return [NamedBytes(key, text, 1, False), *named.values()]
 
 
 def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, Kernel
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
-from modelbuild_rules.backends.cuda.steps.generate.weights import blob_size
 from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import architectures
 from modelbuild_rules.bundle.steps.runtime.elf import Needs, machine, needs
@@ -113,13 +112,10 @@ def _assemble(kernel: Kernel, capability: int, folder: Path) -> Path:
 
 
 def _embedded(generated: Generated, images: Sequence[Path]) -> str:
-    """Return assembly with the images and the weights' size in bytes, under the names that the source uses."""
+    """Return assembly with the images and the size of the library's own weights, none, under the names that the source
+    uses."""
     lines = ['.section .note.GNU-stack,"",%progbits', ".section .rodata", ".balign 64"]
-    lines += [
-        ".global _binary_constants_bin_start",
-        "_binary_constants_bin_start:",
-        f".quad {blob_size(generated.constants)}",
-    ]
+    lines += [".global _binary_constants_bin_start", "_binary_constants_bin_start:", ".quad 0"]
     for kernel, image in zip(generated.kernels, images, strict=True):
         lines += [".balign 64", f".global __{kernel.name}_start", f"__{kernel.name}_start:", f'.incbin "{image.name}"']
     return "\n".join(lines) + "\n"
