@@ -98,7 +98,7 @@ def test_info(built: Any) -> None:
     assert facts["cache"] == str(built.cache)
     assert facts["rules"] == ["modelbuild_rules", "//tools/rules"]
     assert facts["devices"] == ["//devices:pc"]
-    assert facts["tools"]["executorch"] == "1.4.1"
+    assert facts["tools"]["executorch"] == "1.5.1"
     assert facts["jobs"] >= 1
     assert facts["memory"] > 1 << 20
     text = built.run("info").out
@@ -144,7 +144,7 @@ NPU = Extension("backend", "npu", Npu, tools=("click", "not-installed-anywhere")
     assert "not-installed-anywhere" not in tools
     built.write({"tools/rules/npu.py": "import nothing_of_the_kind"})
     ended = built.run("info", "--json")
-    assert (ended.code, ended.json["devices"], ended.json["tools"]["executorch"]) == (0, None, "1.4.1")
+    assert (ended.code, ended.json["devices"], ended.json["tools"]["executorch"]) == (0, None, "1.5.1")
     assert "click" not in ended.json["tools"]
 
 

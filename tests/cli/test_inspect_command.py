@@ -59,7 +59,7 @@ def test_a_lone_file_shows_the_facts_of_its_manifest(workspace: Any, foreign_pro
     digest = hashlib.sha256(foreign_program.read_bytes()[found["offset"] :][: found["bytes"]]).hexdigest()
     facts = {
         "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7"]},
-        "versions": {"torch": "2.14.0", "executorch": "1.4.1"},
+        "versions": {"torch": "2.14.0", "executorch": "1.5.1"},
         "parts": [{"id": "p3", "backend": "xnnpack", "bytes": found["bytes"], "sha256": digest}],
     }
     signature = {
@@ -74,7 +74,7 @@ def test_a_lone_file_shows_the_facts_of_its_manifest(workspace: Any, foreign_pro
     assert (partition["id"], partition["sha256"]) == ("p3", digest)
     text = workspace.run("inspect", "theirs.pte").out
     assert (
-        "for linux on aarch64 with a GPU of compute capability 8.7\nmade with executorch 1.4.1, torch 2.14.0\n" in text
+        "for linux on aarch64 with a GPU of compute capability 8.7\nmade with executorch 1.5.1, torch 2.14.0\n" in text
     )
     assert "  input  image: float32[2, 8]" in text
     (row,) = [line for line in text.splitlines() if "XnnpackBackend" in line]

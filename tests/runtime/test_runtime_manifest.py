@@ -15,7 +15,7 @@ from tests.sealed_programs import SIGNATURE
 
 DEVICE = {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]}
 PARTS = [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32}]
-VERSIONS = {"torch": "2.14.0", "executorch": "1.4.1"}
+VERSIONS = {"torch": "2.14.0", "executorch": "1.5.1"}
 KERNELS = [{"library": "own", "operators": ["own::a.out", "own::b.out"]}]
 FACTS = {"signature": SIGNATURE, "device": DEVICE, "versions": VERSIONS, "parts": PARTS, "kernels": KERNELS}
 
@@ -42,7 +42,7 @@ def test_a_lone_file_describes_itself(sealed: Callable[..., Path]) -> None:
     }
     lines = str(found).splitlines()
     assert lines[1] == "  for linux on aarch64 with a GPU of compute capability 8.7 or 11.0"
-    assert lines[2] == "  made with executorch 1.4.1, torch 2.14.0"
+    assert lines[2] == "  made with executorch 1.5.1, torch 2.14.0"
     assert lines[3] == "  needs the kernel library own for own::a.out, own::b.out"
 
 

@@ -91,55 +91,6 @@ def test_a_program_of_a_locked_torch(repository: Path, dist: Path, tmp_path: Pat
     assert workspace.ran("//:program", **environment) == {"//:net#export"}
 
 
-RELEASES = """
-[[python_toolchain]]
-name = "{release}"
-lock = "{release}.lock"
-from_source = ["antlr4-python3-runtime"]
-matrix.release = ["1.4.1", "1.5.1"]
-"""
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_two_releases_of_executorch(tmp_path: Path, torch_wheel: Path) -> None:
-    """Both build the program in one build, which their runtimes run, and `compare` prints what differs. Needs an index,
-    3 GB of disk, and minutes."""
-    from numpy import zeros
-    from safetensors.numpy import save_file
-
-    workspace = Workspace(tmp_path / "work")
-    environment = {"UV_FIND_LINKS": str(torch_wheel.parent), "UV_CACHE_DIR": str(tmp_path / "uv")}
-    for release in ("1.4.1", "1.5.1"):
-        wanted = f"torch=={torch_wheel.name.split('-')[1]}\nexecutorch=={release}\nsafetensors\npillow\n"
-        workspace.write({f"{release}.lock": _compiled(wanted, "--find-links", str(torch_wheel.parent))})
-    own = RELEASES.replace('lock = "{release}.lock"\nfrom_source', 'toolchain = ":{release}"\nfrom_source')
-    matrix = [line for line in own.splitlines() if line.startswith(("toolchain", "matrix"))]
-    programs = BUILD.replace('name = "program"', "\n".join(['name = "program_{release}"', *matrix]))
-    programs = programs.replace('name = "program_test"', f'name = "program_test_{{release}}"\n{matrix[-1]}')
-    programs = programs.replace('program = ":program"', 'program = ":program_{release}"')
-    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": RELEASES + programs, "net.py": NET})
-    save_file({"weight": zeros((4, 8), "float32"), "bias": zeros(4, "float32")}, workspace.root / "net.safetensors")
-    tested = workspace.test("//...", **environment)
-    assert [each["status"] for each in tested.values()] == ["passed", "passed"]
-    (workspace.root / "x.json").write_text(json.dumps([[0.5] * 8] * 2))
-    for release in ("1.4.1", "1.5.1"):
-        run = workspace.run("run", f"//:program_{release}", "--input", "x=x.json", **environment)
-        assert run.code == 0, run.err
-        described = workspace.run("aquery", f"//:program_{release}", "--output=json", **environment).json["nodes"]
-        used = {each["tools"].get("executorch") or "unknown" for each in described}
-        assert {text.partition(" ")[0] for text in used} <= {release, "unknown"}
-        assert used != {"unknown"}
-    compared = workspace.run(
-        "compare", "//:program_1.4.1", "--toolchain=//:1.4.1", "--toolchain=//:1.5.1", "--json", **environment
-    )
-    assert compared.code == 0, compared.err
-    program = next(each for each in compared.json["targets"] if each["target"].startswith("//:program_1"))
-    assert program["before"]["values"]["delegated"] == program["after"]["values"]["delegated"] == 1
-    assert program["before"]["files"]["program_1.4.1.pte"] != program["after"]["files"]["program_1.4.1.pte"]
-
-
 def _compiled(requirements: str, *options: str) -> str:
     command = [find_uv(), "pip", "compile", "--quiet", "--no-header", "--generate-hashes", "--no-emit-find-links"]
     run = [*command, *options, "-"]

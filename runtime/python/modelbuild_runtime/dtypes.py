@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-# executorch/schema/scalar_type.fbs, as of executorch 1.4.1 and 1.5.1.
+# executorch/schema/scalar_type.fbs, as of executorch 1.5.1.
 NAMES = {
     0: "uint8",
     1: "int8",

@@ -1,5 +1,5 @@
 // The format is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) after a header ("FH01")
-// at byte 8, as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
+// at byte 8, as executorch 1.5.1 write it; field numbers are positions in that schema.
 #include "pte/ptd.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The format is executorch/schema/program.fbs (identifier ET12) after an optional extended header ("eh00") at byte 8,
-// as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
+// as executorch 1.5.1 write it; field numbers are positions in that schema.
 #include "pte/pte.hpp"
 
 #include <cstring>

@@ -128,7 +128,7 @@ def test_describes_by_the_manifest(
     facts: dict[str, Any] = {
         "signature": {"version": 1, "inputs": inputs, "outputs": outputs},
         "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]},
-        "versions": {"torch": "2.14.0", "executorch": "1.4.1"},
+        "versions": {"torch": "2.14.0", "executorch": "1.5.1"},
         "parts": [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32, "requires": LIBRARY}],
         "kernels": [{"library": "own", "operators": ["own::a.out", "own::b.out"]}],
     }

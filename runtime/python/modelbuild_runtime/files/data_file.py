@@ -1,7 +1,7 @@
 """Open files of ExecuTorch, and check a .ptd. Torch-free.
 
 The format of a .ptd is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) behind a header
-("FH01") at byte 8, as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
+("FH01") at byte 8, as executorch 1.5.1 write it; field numbers are positions in that schema.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read a .pte's methods, their inputs and outputs, delegates and sizes. Torch-free.
 
 The format is executorch/schema/program.fbs (identifier ET12) behind an optional extended header ("eh00") at byte 8, as
-executorch 1.4.1 and 1.5.1 write it; field numbers below are positions in that schema.
+executorch 1.5.1 write it; field numbers below are positions in that schema.
 """
 
 from __future__ import annotations

@@ -102,7 +102,8 @@ def _items(container: Any) -> Iterator[tuple[Any, Any]]:
 
 def _is_plain_object(value: Any) -> bool:
     """Return whether a value is an object of a class of the model's, whose attributes may be state."""
-    return hasattr(value, "__dict__") and not isinstance(value, (nn.Module, torch.Tensor, type, ModuleType, Callable))
+    known = isinstance(value, (nn.Module, torch.Tensor, type, ModuleType)) or callable(value)
+    return hasattr(value, "__dict__") and not known
 
 
 def _differences(path: str, container: Any, values: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ different models, or at different positions in a model, have equal bytes.
 
 No format of torch's keeps edge operators, excludes traces and is free of pickles; hence this one.
 
-Private names used, checked on torch 2.14.0 and executorch 1.4.1: torch._export.verifier.load_verifier,
+Private names used, checked on torch 2.14.0 and executorch 1.5.1: torch._export.verifier.load_verifier,
 torch.utils._pytree (tree_flatten, tree_unflatten), executorch.exir.verification.verifier.EXIREdgeDialectVerifier.
 None is patched.
 """

@@ -1,6 +1,6 @@
 """Operators and argument values of a serialized graph, as JSON and back. Values are data; none is evaluated as code.
 
-Private names used, checked on torch 2.14.0 and executorch 1.4.1: torch._ops (OpOverload, HigherOrderOperator),
+Private names used, checked on torch 2.14.0 and executorch 1.5.1: torch._ops (OpOverload, HigherOrderOperator),
 executorch.exir.dialects._ops.ops, executorch.exir.dialects.edge._ops.EdgeOpOverload (its _op). None is patched.
 """
 

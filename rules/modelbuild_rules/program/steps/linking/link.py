@@ -1,6 +1,6 @@
 """Link programs whose delegates are placeholders with the compiled partitions, file to file.
 
-The result has the bytes that executorch 1.4.1 writes when it compiles the partitions itself and gets the manifest
+The result has the bytes that executorch 1.5.1 writes when it compiles the partitions itself and gets the manifest
 (manifest.py) as an additional entry of named data. The order of segments, the merging of equal blobs, alignments and
 headers follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py
 (.ptd). Of several programs that become methods of one, executorch's own would have the same segments in another order.

@@ -1,6 +1,6 @@
 """The buffers of a method that shares its state with other methods of its program.
 
-Private of executorch, checked on 1.4.1: the members `non_const_buffer_sizes` and `non_const_buffer_device` of a planned
+Private of executorch, checked on 1.5.1: the members `non_const_buffer_sizes` and `non_const_buffer_device` of a planned
 graph's `meta`. Not patched.
 """
 

@@ -1,6 +1,6 @@
 """Change the weights of a partition's convolutions before it is compiled, so that its kernels compute and read less.
 
-Private names used, checked on torch 2.14.0 and executorch 1.4.1: ExportedProgram._state_dict and _constants,
+Private names used, checked on torch 2.14.0 and executorch 1.5.1: ExportedProgram._state_dict and _constants,
 executorch.exir.dialects._ops.ops.
 """
 

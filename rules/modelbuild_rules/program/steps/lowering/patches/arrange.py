@@ -5,7 +5,7 @@ model's order and its inputs in the program's order, and each extraction sorts t
 in front of a partition would thus change it. This module keeps operators in the model's order, and sorts inputs,
 constants and results by their first use.
 
-Private names patched while the context lasts, checked on executorch 1.4.1:
+Private names patched while the context lasts, checked on executorch 1.5.1:
 executorch.exir.backend.backend_api.create_exported_program_from_submodule
 """
 

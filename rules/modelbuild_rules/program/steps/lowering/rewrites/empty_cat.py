@@ -1,7 +1,7 @@
 """Correct `cat` and `stack` of tensors that have no elements, because a size that depends on values is 0.
 
 The portable kernel of cat takes such tensors as 0 wide: four of 0 x 1 become 0 x 0 along dimension 1, not 0 x 4. So the
-result is viewed in its own shape. Seen in executorch 1.4.1.
+result is viewed in its own shape. Seen in executorch 1.5.1.
 
 A vector without elements may be among tensors of more dimensions, as in caches of transformers, and counts for nothing.
 It is left out: backends take no such tensors.

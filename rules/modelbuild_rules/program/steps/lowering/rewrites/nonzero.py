@@ -5,10 +5,10 @@ The portable kernel of nonzero returns wrong indices for inputs of two or more d
 The kernel writes rows one after another, but the program's memory plan has eager mode's layout, column by column, which
 most kernels also reject as an input. For one-dimensional inputs both layouts have the same bytes. So nonzero is applied
 to the flat input, its only column is copied to the contiguous layout, and the coordinates are computed from it. Seen in
-executorch 1.4.1 and 1.5.1.
+executorch 1.5.1.
 
 The portable kernel of `index` counts a mask from its beginning for each element that it finds, so its time grows with
-the square of the mask's size. So masks become the indices of their elements. Seen in executorch 1.4.1 and 1.5.1.
+the square of the mask's size. So masks become the indices of their elements. Seen in executorch 1.5.1.
 """
 
 from __future__ import annotations

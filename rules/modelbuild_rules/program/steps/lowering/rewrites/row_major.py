@@ -2,7 +2,7 @@
 
 torch.channels_last gives tensors another order in memory: copies that ask for it, weights that have it, and results of
 convolutions with these. Most of ExecuTorch's kernels expect the same order of all their tensors, many only row-major
-order. Some refuse others when the program runs (error 0x12), some compute wrong values. Seen in executorch 1.4.1.
+order. Some refuse others when the program runs (error 0x12), some compute wrong values. Seen in executorch 1.5.1.
 
 Backends choose orders inside partitions themselves, and lose nothing.
 """
