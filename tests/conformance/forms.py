@@ -70,8 +70,42 @@ class Last(nn.Module):
         return y
 
 
+class Count(nn.Module):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class Seen(nn.Module):
+    """Keeps a tensor that no call reads, and counts calls in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = x
+        self.calls += 1
+        return x * self.calls
+
+
+def _zero_row(x: Tensor) -> Tensor:
+    x[0] = 0.0
+    return x + 1
+
+
 form("input in place", lambda x: x.add_(1) * 2, (n(3, 4),), (n(3, 4, seed=1),))
+form("input in place of a view", lambda x: (x.view(-1)[2:].mul_(2), x + 1), (n(3, 4),), (n(3, 4, seed=1),))
+form("input in place by index", _zero_row, (n(3, 4),), (n(3, 4, seed=1),))
+form("input as out", lambda x, y: torch.add(x, 1, out=y), (n(3, 4), n(3, 4)), (n(3, 4, seed=1), n(3, 4)))
+form("input as statistics", lambda x, m, v: F.batch_norm(x, m, v, training=True), (n(6, 4), n(4), n(4).abs()))
+form("parameter in place", lambda x, w: w.add_(x) * 2, (n(4),), (n(4, seed=1),), own=[n(4)])
+form("buffer in place", lambda x, k: x * k.add_(1), (n(4),), (n(4, seed=1),), (n(4),), own=[torch.arange(4)])
 form("state in attribute", Last, (n(4),), (n(4, seed=1),), (n(4, seed=2),))
+form("counter in attribute", Count, (n(4),), (n(4, seed=1),))
+form("state that nothing reads", Seen, (n(4),), (n(4, seed=1),), (n(4, seed=2),))
 
 # Types.
 form("adaptive_max_pool2d half", lambda x: F.adaptive_max_pool2d(x, 3), (n(1, 2, 9, 9, dtype=HALF),))
@@ -85,6 +119,8 @@ form(
 
 # Complex numbers.
 form("rfft output", torch.fft.rfft, (n(2, 16),))
+form("stft output", lambda x: (x, torch.stft(x, 8, return_complex=True)), (n(32),))
+form("complex input", torch.abs, (torch.complex(n(3, 4), n(3, 4, seed=1)),))
 form("fft of real", lambda x: torch.fft.fft(x).abs(), (n(4, 16),))
 form("irfft inner", lambda x: torch.fft.irfft(x, 10, 1, "ortho"), (n(5, 6, 7),))
 
@@ -191,3 +227,13 @@ def _two_conds(x: Tensor) -> tuple[Tensor, Tensor]:
 form("two conds", _two_conds, (n(3, 4).abs(),), (-n(3, 4).abs(),))
 form("shift left", lambda x: x << 3, (torch.arange(6, dtype=torch.uint8),))
 form("vmap", lambda x: torch.vmap(lambda v: v @ v)(x), (n(3, 4),))
+form("vmap twice", lambda x: torch.vmap(torch.vmap(lambda v: v * v.abs()))(x), (n(3, 4),), (n(3, 4, seed=1),))
+form(
+    "vmap dynamic",
+    lambda x, w: torch.vmap(lambda v: F.linear(v, w).softmax(0))(x),
+    (n(3, 4),),
+    (n(5, 4),),
+    (n(1, 4),),
+    own=[n(2, 4)],
+    dynamic={(0, 0): (1, 5)},
+)

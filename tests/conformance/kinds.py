@@ -22,7 +22,7 @@ class Kind:
     calls      the inputs of each call; all calls are made in one process. torch.export gets the first
     dynamic    the least and the greatest size by the input's number and dimension
     undefined  true if values of results are not defined, only their types and shapes, as those of random numbers
-    tied       compares results of which several are right; None if there is only one
+    tied       true if integer results are indices into the first input, of which those of equal values are all right
     """
 
     name: str
@@ -30,7 +30,7 @@ class Kind:
     calls: Sequence[Call]
     dynamic: Sizes = field(default_factory=dict)
     undefined: bool = False
-    tied: Callable[[Call, Any], Any] | None = None
+    tied: bool = False
 
 
 class Function(nn.Module):

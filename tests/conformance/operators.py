@@ -26,6 +26,8 @@ from tests.conformance.kinds import Call, Kind, of_function
 
 # The types of elements, and the number of samples of each.
 SAMPLES = {torch.float32: 3, torch.int64: 1, torch.bool: 1, torch.float16: 1}
+# They may return the indices of equal values in any order.
+TIED = {"argsort", "sort", "topk"}
 # Their results are memory that nothing wrote.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
@@ -137,7 +139,7 @@ def _valid(
         return
     again = _results(make, calls[0], 1)
     random = not all(map(_same, results[0][1], again or []))
-    yield Kind(title, make, made, dynamic or {}, undefined=random or name in UNDEFINED)
+    yield Kind(title, make, made, dynamic or {}, undefined=random or name in UNDEFINED, tied=name in TIED)
 
 
 def _results(make: Callable[[], Any], call: Call, seed: int) -> list[Any] | None:

@@ -142,7 +142,7 @@ BAD: tuple[tuple[Callable[[Path], None], str, bytes, str], ...] = (
     (weights, "w.pt", compressed(saved(STATE)), "w.pt: cannot be read as weights only: it is compressed; expected"),
     (example, "x.pt", compressed(saved(torch.zeros(1))), "x.pt: cannot be read as a tensor: it is compressed; "),
     (example, "x.pt", saved(torch.zeros(2, 2).to_sparse()), "x.pt: expected a dense tensor of plain numbers, got"),
-    (example, "x.pt", saved(torch.zeros(2, dtype=torch.complex64)), "x.pt: expected a dense tensor of plain numbers"),
+    (example, "x.pt", saved(torch.zeros(2, dtype=torch.complex64)), "x.pt: expected real numbers, got torch.complex64"),
     (example, "x.npy", npy(np.zeros(2, "M8[s]")), "x.npy: cannot be read as a tensor: "),
     (tuning, "t.json", b"\xff" + TUNING, "t.json:1: not a tuning file: "),
     (tuning, "t.json", b"[" * 100_000, "t.json:1: not a tuning file: "),

@@ -64,6 +64,8 @@ def test_other_changes_are_not(body: str, export: Callable[..., object]) -> None
         ("y = x if self.unset is None else x - self.unset; self.unset = x; return y", "unset"),
         ("self.count += 1; return x * self.count", "count"),
         ("self.many.append(x); return sum(self.many)", "many"),
+        ("self.last_two.append(x); return sum(self.last_two)", "last_two"),
+        ("self.shapes.add(len(self.shapes)); return x * len(self.shapes)", "shapes"),
         ("y = x + self.many[0]; self.many[0] = y.sum(); return y", "many.0"),
         ("y = x + self.named.get('a', 0); self.named['a'] = y; return y", "named.a"),
         ("y = x + self.holder.value; self.holder.value = x; return y", "holder.value"),
@@ -74,6 +76,8 @@ def test_other_changes_are_not(body: str, export: Callable[..., object]) -> None
 def test_state_in_plain_attributes_is_refused(body: str, attribute: str, refusal: Callable[..., str]) -> None:
     text = refusal(
         f"""
+        import collections
+
         class Holder:
             value = 0
 
@@ -86,6 +90,7 @@ def test_state_in_plain_attributes_is_refused(body: str, attribute: str, refusal
                 self.last, self.unset, self.count = torch.zeros(3), None, 0
                 self.many, self.named = [torch.zeros(3)], {{}}
                 self.inner, self.holder = Inner(), Holder()
+                self.last_two, self.shapes = collections.deque(maxlen=2), set()
             def forward(self, x):
                 {body}
         """

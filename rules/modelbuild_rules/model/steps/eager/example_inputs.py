@@ -88,6 +88,11 @@ def _read(path: Path) -> torch.Tensor:
         raise StepError(f"{path.name}: cannot be read as a tensor: {first_line(error)}") from error
     if not isinstance(found, torch.Tensor):
         raise StepError(f"{path.name}: expected a tensor, got a {type(found).__name__}")
-    if found.layout != torch.strided or found.is_quantized or found.is_complex():
+    if found.is_complex():
+        raise StepError(
+            f"{path.name}: expected real numbers, got {found.dtype}; a program has pairs of numbers in place of complex"
+            " inputs: torch.view_as_complex in forward"
+        )
+    if found.layout != torch.strided or found.is_quantized:
         raise StepError(f"{path.name}: expected a dense tensor of plain numbers, got {found.dtype}, {found.layout}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,9 @@ from modelbuild_rules.model.steps.eager.results import plain
 _OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes of every module, with its parameters, buffers and submodules among them."""
 
-_CONTAINERS = (dict, list, set)
+_CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
+"""The types that are searched; a subclass may refuse to be changed."""
+_SEQUENCES = (list, deque)
 
 
 class PlainState:
@@ -37,7 +40,7 @@ class PlainState:
             if name in skipped:
                 continue
             below = f"{path}.{name}".removeprefix(".")
-            if isinstance(value, _CONTAINERS):
+            if type(value) in _CONTAINERS:
                 self._keep(below, value)
             elif _is_plain_object(value):
                 self._keep(below, vars(value))
@@ -48,12 +51,10 @@ class PlainState:
 
     def restore(self) -> None:
         """Give all attributes their former values. Tensors that were changed in place keep theirs."""
-        for _, container, values in self._kept:
-            if isinstance(container, list):
-                container[:] = values
-            else:
+        for path, container, values in self._kept:
+            if any(_differences(path, container, values)):
                 container.clear()
-                container.update(values)
+                (container.extend if isinstance(container, _SEQUENCES) else container.update)(values)
 
 
 def reads_state(module: nn.Module, state: PlainState, call: Callable[[Any], Any], first: Any, second: Any) -> bool:
@@ -94,10 +95,7 @@ def _equal_values(one: Any, other: Any) -> bool:
 
 
 def _items(container: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(container, dict):
-        yield from list(container.items())
-    else:
-        yield from enumerate(list(container))
+    yield from list(container.items() if isinstance(container, dict) else enumerate(container))
 
 
 def _is_plain_object(value: Any) -> bool:
@@ -107,9 +105,11 @@ def _is_plain_object(value: Any) -> bool:
 
 
 def _differences(path: str, container: Any, values: Any) -> Iterator[str]:
-    if isinstance(container, set) or (isinstance(container, list) and len(container) != len(values)):
-        if container != values:
-            yield path
+    if isinstance(container, (set, *_SEQUENCES)) and len(container) != len(values):
+        yield path
+        return
+    if isinstance(container, set):
+        yield from [path] * (container != values)
         return
     before, now = dict(_items(values)), dict(_items(container))
     for name in {**before, **now}:
