@@ -109,4 +109,5 @@ def _origin(node: Node) -> Node:
 def _storage(node: Node) -> Any:
     """Return an identifier of a tensor's memory, or of the node if it has none."""
     value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else node
+    dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return value.untyped_storage()._cdata if dense else node
