@@ -241,7 +241,7 @@ def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path, runtime: Path) 
     number, word, problem = -1, "", ""
     try:
         program = load(pte, runtime=runtime)
-        for number, (call, results) in enumerate(zip(kind.calls, wanted, strict=True)):
+        for number, (call, results) in enumerate(zip(kind.calls, wanted, strict=True)):  # noqa: B007
             found = list(program.run([each.clone() for each in call]).values())
             if problem := _difference(kind, call, found, results):
                 word = "wrong"

@@ -1,7 +1,7 @@
 """The program of each kind computes its model's values, or a step refuses it in one line: the outcomes are recorded.
 
-A name without a recorded outcome may be either. RECORD_OUTCOMES=1 in the environment records outcomes instead of comparing them. `python tests/conformance/run.py NAME`
-prints those of an operator or a form with their reasons.
+A name without a recorded outcome may be either. RECORD_OUTCOMES=1 in the environment records outcomes instead of
+comparing them. `python tests/conformance/run.py NAME` prints those of an operator or a form with their reasons.
 """
 
 from __future__ import annotations

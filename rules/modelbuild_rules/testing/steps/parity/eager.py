@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from modelbuild_rules.model.steps.eager.call import arguments
 from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.module import make_module
 from modelbuild_rules.model.steps.eager.results import plain
+from modelbuild_rules.model.steps.eager.state import PlainState
 from modelbuild_rules.testing.steps.parity.cases import Planned
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, Results, method_of, tensor_ports
 from modelbuild_runtime.bindings import to_array, to_tensor
@@ -69,20 +71,22 @@ class _Method:
         own = {name.removeprefix(place): files for name, files in step.inputs.items() if name.startswith(place)}
         self._module = make_module(step.root, eager, own)
         self.initial = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
+        self._state = PlainState(self._module)
         self._ports = tensor_ports(described)
         if len(self._ports) != len(eager["inputs"]):
             raise StepError(f"the model has {len(eager['inputs'])} inputs, the program {len(self._ports)}")
         self._names = [port.name for port in described.outputs]
 
     def reset(self) -> None:
+        self._state.restore()
         self.set_buffers({name: initial.clone() for name, initial in self.initial.items()})
 
     def set_buffers(self, buffers: Mapping[str, torch.Tensor]) -> None:
         """Replace buffers by others."""
         for name, buffer in buffers.items():
             if name in self.initial:
-                owner, _, leaf = name.rpartition(".")
-                setattr(self._module.get_submodule(owner), leaf, buffer)
+                *owners, leaf = name.split(".")
+                setattr(reduce(getattr, owners, self._module), leaf, buffer)
 
     def buffers(self, names: set[str]) -> dict[str, torch.Tensor]:
         return {name: buffer for name, buffer in self._module.named_buffers() if name in names}
