@@ -64,6 +64,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, chec
 from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_sizes, whole_linear
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites.replacing import with_forms
 from modelbuild_rules.program.steps.lowering.rewrites.row_major import ROW_MAJOR
 from modelbuild_rules.program.steps.lowering.rewrites.rows import join_rows
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
@@ -146,7 +147,7 @@ def lower(
     for backend in backends.values():
         program = backend.prepare(program)
     if has_complex_scalars(program):
-        program = _rewritten(program, Unfit(frozenset(), complex=True))
+        program = _rewritten(program, Unfit(complex=True))
     failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}
     try:
         bound_sizes(program)
@@ -155,7 +156,7 @@ def lower(
         others = _problems(check, once)
         raise StepError("; ".join([*others, str(unbounded)])) from None
     passes = count(1)
-    fit: Callable[[Any], None] = partial(check_fit, entries=entries, backends=backends)
+    fit = partial(check_fit, entries=entries, backends=backends, tried=set())
     while True:
         again = next(passes)
         progress(*(("lowering again", again) if again > 1 else ("lowering",)))
@@ -171,7 +172,6 @@ def lower(
         except Unfit as unfit:
             program = _rewritten(program, unfit)
             bound_sizes(program)
-            fit = _accept
 
 
 def _lower_once(
@@ -247,6 +247,8 @@ def _rewritten(program: Any, unfit: Unfit) -> Any:
 
         program = in_real_arithmetic(program)
     as_images(program, unfit.volumes)
+    if unfit.operators:
+        program = with_forms(program, unfit.replaced, unfit.operators, unfit.nested)
     return program
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.portable import has_kernel, kernel_names, wrong_types
+from modelbuild_rules.program.steps.lowering.rewrites.replacing import has_form, is_wrong
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 
 if TYPE_CHECKING:
@@ -22,28 +23,67 @@ if TYPE_CHECKING:
 class Unfit(Exception):
     """Raised before a program is divided, if it has to be rewritten first.
 
-    volumes  nodes of the exported program that convolve volumes
-    complex  true if there are operators of complex numbers without a kernel
+    volumes    nodes of the exported program that convolve volumes
+    complex    true if there are operators of complex numbers without a kernel
+    replaced   nodes of the exported program with an operator that has a form (replacing.py)
+    operators  these operators, of the edge dialect
+    nested     true if there are such operators in branches of control flow
     """
 
-    def __init__(self, volumes: frozenset[str], complex: bool) -> None:
-        super().__init__(volumes, complex)
-        self.volumes = volumes
+    def __init__(
+        self,
+        volumes: Iterable[str] = (),
+        complex: bool = False,
+        replaced: Iterable[str] = (),
+        operators: Iterable[Any] = (),
+        nested: bool = False,
+    ) -> None:
+        super().__init__()
+        self.volumes = frozenset(volumes)
         self.complex = complex
+        self.replaced = frozenset(replaced)
+        self.operators = frozenset(operators)
+        self.nested = nested
 
 
-def check_fit(program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning]) -> None:
-    """Raise Unfit if nodes of an edge program have to be rewritten. Nodes of branches of control flow are not."""
-    named = computing(program.graph_module)
-    doubtful = [node for name, node in named if "." not in name and (is_volume(node) or _is_complex(node))]
+def check_fit(
+    program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning], tried: set[Any]
+) -> None:
+    """Raise Unfit if nodes of an edge program have to be rewritten. In branches of control flow, only operators with
+    forms are. `tried` gets the names of the nodes for which the program is rewritten: no node is tried twice."""
+    kernels = kernel_names()
+    named = dict(computing(program.graph_module))
+    special = {name: node for name, node in named.items() if "." not in name and (is_volume(node) or _is_complex(node))}
+    formed = {name: node for name, node in named.items() if name not in special and _is_formed(node, kernels)}
+    doubtful = {**special, **formed}
     for number, backend in backends.items():
-        if doubtful:
+        if any("." not in name for name in doubtful):
             refused = backend.refused(program, entries[number]["attributes"])
-            doubtful = [node for node in doubtful if node.name in refused]
-    doubtful = [node for node in doubtful if wrong_types(node) or not has_kernel(node, kernel_names())]
-    if doubtful:
-        volumes = frozenset(origin(node) or node.name for node in doubtful if is_volume(node))
-        raise Unfit(volumes, not all(map(is_volume, doubtful)))
+            doubtful = {name: node for name, node in doubtful.items() if "." in name or node.name in refused}
+    unfit = [
+        (name, node)
+        for name, node in doubtful.items()
+        if (name in formed or wrong_types(node) or not has_kernel(node, kernels)) and _key(name, node) not in tried
+    ]
+    if unfit:
+        tried.update(_key(name, node) for name, node in unfit)
+        replaced = [(name, node) for name, node in unfit if name in formed]
+        raise Unfit(
+            volumes=[origin(node) or node.name for name, node in unfit if name in special and is_volume(node)],
+            complex=any(name in special and not is_volume(node) for name, node in unfit),
+            replaced=[origin(node) or node.name for name, node in replaced if "." not in name],
+            operators=[node.target for _, node in replaced],
+            nested=any("." in name for name, _ in replaced),
+        )
+
+
+def _is_formed(node: Node, kernels: Collection[str]) -> bool:
+    """Return whether no kernel computes an operator as eager mode does, and it has a form."""
+    return is_wrong(node) or (not has_kernel(node, kernels) and has_form(node.target))
+
+
+def _key(name: str, node: Node) -> tuple[str, str, bool]:
+    return origin(node) or node.name, str(node.target), "." in name
 
 
 def has_complex_scalars(program: Any) -> bool:

@@ -6,7 +6,7 @@ is patched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,12 +21,18 @@ aten = torch.ops.aten
 _SAME = (aten.alias.default, aten.lift_fresh_copy.default)
 
 
-def traced(function: Callable[..., Any], node: Node, inputs: Sequence[Node]) -> torch.fx.GraphModule:
-    """Return the operators of a function, which takes the values of `inputs`, in the place of a node."""
+def traced(
+    function: Callable[..., Any],
+    node: Node,
+    inputs: Sequence[Node],
+    forms: Mapping[Any, Callable[..., Any]] | None = None,
+) -> torch.fx.GraphModule:
+    """Return the operators of a function, which takes the values of `inputs`, in the place of a node. `forms` has what
+    replaces an operator in it."""
     near = pytree.tree_leaves([each.meta.get("val") for each in (node, *node.all_input_nodes)])
     mode = next(each.fake_mode for each in near if hasattr(each, "fake_mode"))
     with mode, enable_python_dispatcher(), torch.no_grad():
-        trace = make_fx(function)(*(each.meta["val"] for each in inputs))
+        trace = make_fx(function, dict(forms or {}))(*(each.meta["val"] for each in inputs))
     trace.graph.eliminate_dead_code()
     return trace
 

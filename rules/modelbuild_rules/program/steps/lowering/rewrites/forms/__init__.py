@@ -1,0 +1,29 @@
+"""Forms of operators: others that compute the same, by ATen operator.
+
+FORMS        of operators without a kernel
+CORRECTIONS  of operators whose kernel computes other values than eager mode for some arguments. They return
+             NotImplemented for all others, and do not contain their own operator with such arguments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modelbuild_rules.program.steps.lowering.rewrites.forms import (
+    corrections,
+    indexing,
+    numbers,
+    pooling,
+    products,
+    selection,
+)
+
+FORMS: Mapping[Any, Callable[..., Any]] = {
+    **indexing.FORMS,
+    **numbers.FORMS,
+    **pooling.FORMS,
+    **products.FORMS,
+    **selection.FORMS,
+}
+CORRECTIONS: Mapping[Any, Callable[..., Any]] = corrections.CORRECTIONS

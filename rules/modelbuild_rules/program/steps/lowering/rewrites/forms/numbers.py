@@ -1,0 +1,81 @@
+"""Forms of operators that compute each number by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def floating(x: Tensor) -> Tensor:
+    """Return numbers in the floating-point type in which eager mode computes with them."""
+    return x if x.is_floating_point() else x.to(torch.get_default_dtype())
+
+
+def _angle(x: Tensor) -> Any:
+    if x.is_complex():
+        return NotImplemented
+    x = floating(x)
+    return torch.where(x < 0, math.pi, torch.where(torch.isnan(x), x, torch.zeros_like(x)))
+
+
+def _exp2(x: Tensor) -> Any:
+    return torch.pow(2.0, floating(x))
+
+
+def _logaddexp2(x: Tensor, y: Tensor) -> Any:
+    greatest = torch.maximum(x, y)
+    same = (x == y) & torch.isinf(x)  # no difference of infinities
+    added = greatest + torch.log1p(torch.pow(2.0, -(x - y).abs())) / math.log(2)
+    return torch.where(same, greatest, added)
+
+
+def _fmax(x: Tensor, y: Tensor) -> Any:
+    return _either(x, y, torch.maximum)
+
+
+def _fmin(x: Tensor, y: Tensor) -> Any:
+    return _either(x, y, torch.minimum)
+
+
+def _either(x: Tensor, y: Tensor, chosen: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    both = chosen(x, y)
+    if not both.dtype.is_floating_point:
+        return both
+    return torch.where(torch.isnan(x), y.to(both.dtype), torch.where(torch.isnan(y), x.to(both.dtype), both))
+
+
+def _hypot(x: Tensor, y: Tensor) -> Any:
+    x, y = x.abs(), y.abs()
+    long, short = torch.maximum(x, y), torch.minimum(x, y)
+    ratio = torch.where(long == 0, torch.zeros_like(long), short / long)
+    infinite = torch.isinf(x) | torch.isinf(y)
+    return torch.where(infinite, math.inf, long * torch.sqrt(ratio * ratio + 1))
+
+
+def _round(x: Tensor, *, decimals: int) -> Any:
+    if not x.is_floating_point():
+        return NotImplemented
+    ten = 10.0 ** abs(decimals)
+    return torch.round(x * ten) / ten if decimals >= 0 else torch.round(x / ten) * ten
+
+
+def _remainder_of_number(x: Any, y: Tensor) -> Any:
+    return torch.remainder(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
+
+
+FORMS: Mapping[Any, Callable[..., Any]] = {
+    aten.angle.default: _angle,
+    aten.exp2.default: _exp2,
+    aten.fmax.default: _fmax,
+    aten.fmin.default: _fmin,
+    aten.hypot.default: _hypot,
+    aten.logaddexp2.default: _logaddexp2,
+    aten.remainder.Scalar_Tensor: _remainder_of_number,
+    aten.round.decimals: _round,
+}
