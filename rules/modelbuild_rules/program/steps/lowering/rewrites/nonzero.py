@@ -82,7 +82,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
             steps.insert(0, steps[0] * size)
         # Vectors of sizes are concatenated: the portable `cat` is correct unless all its inputs are empty.
         step, size = (torch.cat([x.new_full((1,), n, dtype=torch.int64) for n in ns]) for ns in (steps, x.shape))
-        return torch.div(flat, step, rounding_mode="floor").remainder(size)
+        return torch.div(flat, step, rounding_mode="floor").fmod(size)
 
     def where(condition: torch.Tensor) -> list[torch.Tensor]:
         return list(nonzero(condition.reshape(-1) if condition.dim() == 0 else condition).unbind(1))

@@ -3,8 +3,8 @@
 An operator has a form of ours (forms/), or a decomposition of torch's. Nodes of an ATen program are traced with them,
 and the trace replaces the node.
 
-Private names used, checked on torch 2.14.0: torch._decomp (core_aten_decompositions, decomposition_table). None is
-patched.
+Private names used, checked on torch 2.14.0: torch._decomp (core_aten_decompositions, decomposition_table),
+torch._guards.detect_fake_mode, ShapeEnv.pending_fresh_unbacked_symbols. None is patched.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -61,13 +62,18 @@ def with_forms(program: ExportedProgram, origins: Iterable[str], operators: Iter
         **CORRECTIONS,
     }
     names = set(origins)
+    mode = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
+    if mode is not None and mode.shape_env is not None:
+        # Lowering leaves sizes that no tensor has, which tracing does not accept.
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()
     program = decomposed(program, {})  # without operators that change their arguments
     for module in program.graph_module.modules():
         if not isinstance(module, GraphModule):
             continue
         for node in list(module.graph.nodes):
             found = nested if module is not program.graph_module else (origin(node) or node.name) in names
-            if found and isinstance(node.target, torch._ops.OpOverload):
+            # The trace of an operator that makes sizes leaves sizes that nothing has.
+            if found and isinstance(node.target, torch._ops.OpOverload) and "unbacked_bindings" not in node.meta:
                 _replace(program, module, node, forms)
         module.graph.eliminate_dead_code()
         module.recompile()
@@ -127,7 +133,11 @@ def _with(forms: Forms, function: Callable[..., Any], node: Node, inputs: list[N
     results = pytree.tree_leaves(torch.fx.node.map_arg(trace.graph.output_node().args[0], lambda e: e.meta["val"]))
     if [_kind(each) for each in results] != [_kind(each) for each in pytree.tree_leaves(node.meta["val"])]:
         raise NotImplementedError("its decomposition makes tensors of another type")
-    if any(_unknown(each) for each in trace.graph.nodes if each.op == "call_function"):
+    made = [each for each in trace.graph.nodes if each.op == "call_function"]
+    operators = [each.target for each in made if isinstance(each.target, torch._ops.OpOverload)]
+    if any(each._schema.is_mutable or each.namespace == "prims" for each in operators):
+        raise NotImplementedError("its decomposition changes tensors, or has operators without kernels")
+    if any(_unknown(each) for each in made):
         raise NotImplementedError("its decomposition has sizes that depend on values")
     return trace
 
