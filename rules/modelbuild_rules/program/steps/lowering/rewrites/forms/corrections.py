@@ -6,11 +6,15 @@
 | division, rounded down | floating-point numbers divided by 0 |
 | constant_pad_nd | negative padding: error 0x12 at run |
 | sign | NaN |
+| log_softmax | float64: fails at run |
+| conversions | non_blocking=True: fail at run |
+| pooling by maxima of 5 dimensions, adaptive pooling by maxima | float16, bfloat16: our kernels have no such types |
 | gradients of max_pool2d | all: the kernel adds to a result that it does not set to 0 |
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +38,10 @@ def _divided(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
         return NotImplemented
     precise = torch.promote_types(kind, torch.float32)
     x = x.to(precise)
-    y = y.to(precise) if isinstance(y, Tensor) else torch.full((), y, dtype=precise)
+    if not isinstance(y, Tensor):  # programs lose the sign of the number -0.0
+        quotient = x / 0.0
+        return (-quotient if math.copysign(1, y) < 0 else quotient).to(kind)
+    y = y.to(precise)
     quotient, rest = x / y, torch.fmod(x, y)
     whole = (x - rest) / y
     whole = torch.where((rest != 0) & ((y < 0) != (rest < 0)), whole - 1, whole)
@@ -70,13 +77,42 @@ def _gradients_of_maxima(grad: Tensor, x: Tensor, *window: Any) -> Any:
     return flat.scatter_add(-1, indices.flatten(-2), grad.flatten(-2)).unflatten(-1, x.shape[-2:])
 
 
+def _log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Any:
+    if x.dtype != torch.float64:
+        return NotImplemented
+    if x.dim() == 0:
+        return x - x
+    below = x - x.amax(dim, True)
+    return below - torch.log(torch.exp(below).sum(dim, True))
+
+
+def _converted(x: Tensor, *, non_blocking: bool = False, dim_order: Any = None, **how: Any) -> Any:
+    return aten._to_copy.default(x, **how) if non_blocking else NotImplemented
+
+
+def _in_float32(operator: Any) -> Callable[..., Any]:
+    """Return the form of an operator that selects numbers: float32 has all numbers of the shorter types."""
+
+    def selected(x: Tensor, *args: Any) -> Any:
+        if x.dtype not in (torch.float16, torch.bfloat16):
+            return NotImplemented
+        values, indices = operator(x.to(torch.float32), *args)
+        return values.to(x.dtype), indices
+
+    return selected
+
+
 CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
+    aten._log_softmax.default: _log_softmax,
+    aten._to_copy.default: _converted,
+    aten.adaptive_max_pool2d.default: _in_float32(aten.adaptive_max_pool2d.default),
     aten.constant_pad_nd.default: _padded,
     aten.div.Scalar_mode: _divided,
     aten.div.Tensor_mode: _divided,
     aten.floor_divide.Scalar: _floor_divided,
     aten.floor_divide.default: _floor_divided,
     aten.max_pool2d_with_indices_backward.default: _gradients_of_maxima,
+    aten.max_pool3d_with_indices.default: _in_float32(aten.max_pool3d_with_indices.default),
     aten.remainder.Scalar: _remainder,
     aten.remainder.Tensor: _remainder,
     aten.sign.default: _sign,

@@ -43,7 +43,7 @@ def _nonzero(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
     return torch.where(found.unsqueeze(1) < 0, torch.full_like(rows, fill_value), rows)
 
 
-def _empty(size: Sequence[Any], layout: Sequence[int], *, dtype: Any = None, **how: Any) -> Any:
+def _empty(size: Sequence[Any], order: Sequence[int], *, dtype: Any = None, **how: Any) -> Any:
     """Return zeros: each value is right."""
     return torch.zeros(size, dtype=dtype)
 

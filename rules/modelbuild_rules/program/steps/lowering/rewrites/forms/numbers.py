@@ -24,6 +24,29 @@ def _angle(x: Tensor) -> Any:
     return torch.where(x < 0, math.pi, torch.where(torch.isnan(x), x, torch.zeros_like(x)))
 
 
+def _copysign(x: Tensor, y: Any) -> Any:
+    """Return numbers with the sign of another: not of tensors, as no kernel tells the sign of NaN."""
+    size = floating(x).abs()
+    return -size if math.copysign(1, y) < 0 else size  # programs lose the sign of the number -0.0
+
+
+def _shifted_left(x: Tensor, y: Any) -> Any:
+    """Return shifted numbers: 0 where no bit is left, for which the kernel shifts by the remainder."""
+    kind = torch.result_type(x, y)
+    bits = torch.iinfo(kind).bits
+    places = y.to(kind) if isinstance(y, Tensor) else torch.full_like(x, y, dtype=kind)
+    moved = torch.bitwise_left_shift(x.to(kind), places.clamp(0, bits - 1))
+    return torch.where((places < 0) | (places >= bits), torch.zeros_like(moved), moved)
+
+
+def _number_shifted_left(x: Any, y: Tensor) -> Any:
+    return _shifted_left(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
+
+
+def _number_shifted_right(x: Any, y: Tensor) -> Any:
+    return torch.bitwise_right_shift(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
+
+
 def _exp2(x: Tensor) -> Any:
     return torch.pow(2.0, floating(x))
 
@@ -70,7 +93,14 @@ def _remainder_of_number(x: Any, y: Tensor) -> Any:
 
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
+    aten.__lshift__.Scalar: _shifted_left,
+    aten.__lshift__.Tensor: _shifted_left,
+    aten.__rshift__.Scalar: torch.bitwise_right_shift,
+    aten.__rshift__.Tensor: torch.bitwise_right_shift,
     aten.angle.default: _angle,
+    aten.bitwise_left_shift.Scalar_Tensor: _number_shifted_left,
+    aten.bitwise_right_shift.Scalar_Tensor: _number_shifted_right,
+    aten.copysign.Scalar: _copysign,
     aten.exp2.default: _exp2,
     aten.fmax.default: _fmax,
     aten.fmin.default: _fmin,
