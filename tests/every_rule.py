@@ -257,6 +257,7 @@ PACKAGE: dict[str, Any] = {
             "device": ":gpu",
             "external_weights": True,
             "device_io": False,
+            "verify": True,
         },
         {"name": "all_methods", "model": ":with_methods", "stack": ":small", "device": ":cpu"},
         {

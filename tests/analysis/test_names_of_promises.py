@@ -66,6 +66,7 @@ def test_a_program_s_files_have_the_names_that_build_gives_them(tmp_path: Path) 
         "net.ptd",
         "delegation.json",
         "signature.json",
+        "verified.json",
     ]
 
 

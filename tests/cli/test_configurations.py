@@ -139,7 +139,7 @@ def test_a_program_whose_stack_the_device_selects(classifier: Any) -> None:
     classifier.edit("classifier/BUILD.toml", '[[backend_stack]]\nname = "xnn', f'{portable}\nname = "xnn')
     program = "//classifier:xnnpack"
     ran = classifier.ran(program, "--device=//classifier:cpu", "--device=//classifier:other")
-    assert ran == {f"{program} (//classifier:other)#{step}" for step in ("partition", "emit")}
+    assert ran == {f"{program} (//classifier:other)#{step}" for step in ("partition", "emit", "verify")}
     folders = [
         classifier.root / f"modelbuild-out/classifier~{device}/classifier/xnnpack" for device in ("cpu", "other")
     ]

@@ -124,7 +124,7 @@ def built(new_workspace: Callable[[], Any]) -> Any:
         *(f"//:both#partition:{method}" for method in methods),
         *(f"//:both#compile:{method}.p0" for method in methods),
         *("//:both#plan", "//:both#emit", "//:one#partition:embed", "//:one#plan", "//:one#compile:embed.p0"),
-        "//:one#emit",
+        *("//:one#emit", "//:one#verify", "//:both#verify"),
     }
     return workspace
 
@@ -136,7 +136,7 @@ def module(built: Any, tmp_path: Path) -> Any:
 
 def test_another_input_of_a_method_reruns_its_actions(module: Any) -> None:
     module.edit("BUILD.toml", "max = 4", "max = 5")
-    steps = ("partition:embed", "compile:embed.p0", "emit")  # the plan is equal
+    steps = ("partition:embed", "compile:embed.p0", "emit", "verify")  # the plan is equal
     assert module.ran("//:both") == {"//:net#export:embed", *(f"//:both#{step}" for step in steps)}
 
 
@@ -182,13 +182,16 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     # A change of one method quantizes this method alone.
     module.edit("BUILD.toml", "max = 4", "max = 5")
     ran = module.ran("//:int8_program")
-    assert {each for each in ran if each.startswith("//:quantized")} == {"//:quantized#convert:embed"}
+    assert {each for each in ran if each.startswith("//:quantized")} == {
+        "//:quantized#convert:embed",
+        "//:quantized#expected:embed",
+    }
     assert not [each for each in ran if "classify" in each]
     # Another stack of a method lowers this method alone.
     module.edit("BUILD.toml", 'stacks = { classify = ":only_linears" }', "")
     ran = module.ran("//:int8_program")
     assert "//:int8_program#partition:classify" in ran
-    assert all("classify" in each or each.endswith(("#plan", "#emit")) for each in ran)
+    assert all("classify" in each or each.endswith(("#plan", "#emit", "#verify")) for each in ran)
 
 
 @pytest.mark.parametrize(

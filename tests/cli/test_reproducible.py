@@ -53,7 +53,7 @@ def test_the_classifier(built_classifier: Any, repository: Path, tmp_path: Path)
     built = other.build("//classifier:xnnpack", "--jobs=1", **surroundings(tmp_path)).statuses
     assert set(built.values()) == {"ran"}
     assert sum("#compile" in action for action in built) == 2
-    assert len(outputs(other)) == 3
+    assert len(outputs(other)) == 4
     assert outputs(other) == outputs(built_classifier)
     assert blobs(other) == blobs(built_classifier)
 

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.xdist_group("classifier")
 BUILD = "classifier/BUILD.toml"
 SOURCE = "classifier/classifier.py"
 MODEL, PROGRAM = "//classifier:model", "//classifier:xnnpack"
-EXPORT, PARTITION, EMIT = f"{MODEL}#export", f"{PROGRAM}#partition", f"{PROGRAM}#emit"
+EXPORT, PARTITION, EMIT, VERIFY = f"{MODEL}#export", *(f"{PROGRAM}#{step}" for step in ("partition", "emit", "verify"))
 # p0 holds the features up to the mean, which XNNPACK leaves to the portable kernels; p1 the head.
 P0, P1, P2 = (f"{PROGRAM}#compile:p{number}" for number in range(3))
-ALL = {EXPORT, PARTITION, P0, P1, EMIT}
+ALL = {EXPORT, PARTITION, P0, P1, EMIT, VERIFY}
 
 
 def edited(name: str, old: str, new: str) -> Callable[[Any], None]:
@@ -70,37 +70,41 @@ TABLE = {
         edited(BUILD, 'name = "model"', 'name = "model"\nlicense = "MIT"\nsource = "https://host.example/net"'), set()
     ),
     "unrelated target": Row(unrelated, set()),
-    "weight of the first partition": Row(reweighted("features.2.weight"), {EXPORT, PARTITION, P0, EMIT}),
-    "weight of the second partition": Row(reweighted("head.bias"), {EXPORT, PARTITION, P1, EMIT}),
+    "weight of the first partition": Row(reweighted("features.2.weight"), {EXPORT, PARTITION, P0, EMIT, VERIFY}),
+    "weight of the second partition": Row(reweighted("head.bias"), {EXPORT, PARTITION, P1, EMIT, VERIFY}),
     "layer of the first partition": Row(
-        edited(SOURCE, "nn.ReLU(),\n        )", "nn.Sigmoid(),\n        )"), {EXPORT, PARTITION, P0, EMIT}
+        edited(SOURCE, "nn.ReLU(),\n        )", "nn.Sigmoid(),\n        )"), {EXPORT, PARTITION, P0, EMIT, VERIFY}
     ),
     "layer of the second partition": Row(
-        edited(SOURCE, "self.head(features)", "self.head(features).sigmoid()"), {EXPORT, PARTITION, P1, EMIT}
+        edited(SOURCE, "self.head(features)", "self.head(features).sigmoid()"), {EXPORT, PARTITION, P1, EMIT, VERIFY}
     ),
     # A partition's number is in no key: p1 and p2 equal the former p0 and p1.
     "operators in front that are a partition of their own": Row(
         edited(SOURCE, "        features =", "        image = image.sigmoid().cumsum(dim=-1)\n        features ="),
-        {EXPORT, PARTITION, P0, EMIT},
+        {EXPORT, PARTITION, P0, EMIT, VERIFY},
         all=frozenset({*ALL, P2}),
     ),
-    "layer between partitions": Row(edited(SOURCE, "mean(dim=(2, 3))", "amax(dim=(2, 3))"), {EXPORT, PARTITION, EMIT}),
-    "input shape": Row(edited(BUILD, "[1, 3, 64, 64]", "[1, 3, 32, 32]"), {EXPORT, PARTITION, P0, EMIT}),
+    "layer between partitions": Row(
+        edited(SOURCE, "mean(dim=(2, 3))", "amax(dim=(2, 3))"), {EXPORT, PARTITION, EMIT, VERIFY}
+    ),
+    "input shape": Row(edited(BUILD, "[1, 3, 64, 64]", "[1, 3, 32, 32]"), {EXPORT, PARTITION, P0, EMIT, VERIFY}),
     # The range is in the signature, which the program's manifest contains.
-    "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT, EMIT}),
+    "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT, EMIT, VERIFY}),
     "stack attribute that changes partitions": Row(
         edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
-        {PARTITION, P1, EMIT},
+        {PARTITION, P1, EMIT, VERIFY},
     ),
     "stack attribute that changes none here": Row(
-        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION}
+        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION, VERIFY}
     ),
     "device attribute that nothing here depends on": Row(
         edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()
     ),
     # Only the program's manifest names the device.
     "another device": Row(
-        lambda workspace: None, {f"{PROGRAM} (//classifier:other)#emit"}, ("--device=//classifier:other",)
+        lambda workspace: None,
+        {f"{PROGRAM} (//classifier:other)#{step}" for step in ("emit", "verify")},
+        ("--device=//classifier:other",),
     ),
 }
 

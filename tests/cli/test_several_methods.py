@@ -87,6 +87,7 @@ def built(new_workspace: Callable[[], Any]) -> Any:
     assert set(ran) == {
         *("//:net_2#export", "//:net_3#export"),
         *("//:heads#partition:two", "//:heads#partition:three", "//:heads#plan", "//:heads#emit"),
+        "//:heads#verify",
         *(f"//:heads#compile:{method}.{part}" for method in ("two", "three") for part in ("p0", "p1")),
     }
     assert sorted(ran[f"//:heads#compile:{method}.p0"] for method in ("two", "three")) == ["cached", "ran"]
@@ -106,14 +107,14 @@ def test_the_order_of_methods_changes_nothing(heads: Any) -> None:
 def test_another_model_of_a_method_reruns_the_actions_of_this_method(heads: Any) -> None:
     heads.edit("BUILD.toml", 'two = ":net_2"', 'two = ":net_4"')
     # Its plan has other sizes.
-    steps = ("partition:two", "compile:two.p1", "plan", "emit")
+    steps = ("partition:two", "compile:two.p1", "plan", "emit", "verify")
     assert heads.ran("//:heads") == {"//:net_4#export", *(f"//:heads#{step}" for step in steps)}
 
 
 @pytest.mark.exhaustive
 def test_a_method_more_runs_its_actions(heads: Any) -> None:
     heads.edit("BUILD.toml", "{ two", '{ four = ":net_4", two')
-    steps = ("partition:four", "compile:four.p1", "plan", "emit")
+    steps = ("partition:four", "compile:four.p1", "plan", "emit", "verify")
     assert heads.ran("//:heads") == {"//:net_4#export", *(f"//:heads#{step}" for step in steps)}
 
 

@@ -19,6 +19,12 @@ from tests.sealed_programs import SIGNATURE
 RNG = np.random.default_rng(7)
 
 
+@pytest.fixture(autouse=True)
+def without_cpp_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let load() use ExecuTorch's Python runtime."""
+    monkeypatch.setenv("MODELBUILD_RUNTIME", "")
+
+
 def floats(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape, dtype=np.float32)
 

@@ -135,12 +135,16 @@ def test_a_folder_of_the_same_files_is_laid_out_alike(tmp_path: Path) -> None:
         lay_out(tmp_path / "folder", calls(("OwnBackend",)), tmp_path / "again")
 
 
-def test_an_installed_package_without_a_runtime_is_an_error_with_the_targets_place(tmp_path: Path) -> None:
-    step = Step({"installed": "modelbuild_runtime_native", "place": "BUILD.toml:3:1"}, {}, {}, tmp_path)
+def test_an_installed_package_without_a_runtime_is_an_error_with_the_targets_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runtime_without_files.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    step = Step({"installed": "runtime_without_files", "place": "BUILD.toml:3:1"}, {}, {}, tmp_path)
     with pytest.raises(StepError) as raised:
         runtime_of(step)
     assert str(raised.value) == (
-        "BUILD.toml:3:1: the installed package modelbuild_runtime_native contains no C++ runtime; expected its wheel"
+        "BUILD.toml:3:1: the installed package runtime_without_files contains no C++ runtime; expected its wheel"
         " for Linux with glibc 2.35, or the attribute 'runtime'"
     )
 

@@ -142,7 +142,9 @@ def test_a_library_that_the_manifest_requires_is_unmet_in_python_s_own_runtime(
     part = {"id": "p0", "backend": "tensorrt", "bytes": 3, "sha256": "00"}
     path = seal_copy(samples["two"].path, tmp_path / "sealed.pte", parts=[{**part, "requires": library}, part])
     command = [sys.executable, "-m", "modelbuild_runtime", str(path), "--describe"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    environment = {**os.environ, "MODELBUILD_RUNTIME": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    lines = done.stdout.splitlines()
     assert f"  needs TensorRT-RTX 1.6.1: {RTX}" in lines
     why = "which only the C++ runtime loads; MODELBUILD_RUNTIME names its folder"
     assert lines[-1] == f"  this machine cannot run it: needs TensorRT-RTX 1.6.1: {RTX}, {why}"
