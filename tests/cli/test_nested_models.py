@@ -99,7 +99,7 @@ def test_a_program_takes_the_declared_inputs_and_names_its_outputs_by_their_plac
 
 def test_sizes_that_do_not_agree_are_refused(built: Workspace) -> None:
     code, text = run(built, pairs="odd")
-    assert code == 2
+    assert code == 2, text
     assert "dimension all is 9; expected 2*half" in text
 
 

@@ -134,10 +134,10 @@ def test_what_runs_again_after(classifier: Any, case: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "ran"),
     [
-        pytest.param("safetensors", {EXPORT}, marks=pytest.mark.exhaustive),
+        pytest.param("safetensors", {EXPORT, VERIFY}, marks=pytest.mark.exhaustive),
         # executorch, which all of the steps name, requires these two.
-        ("flatbuffers", {EXPORT, PARTITION, P0, P1, EMIT}),
-        pytest.param("torchao", {EXPORT, PARTITION, P0, P1, EMIT}, marks=pytest.mark.exhaustive),
+        ("flatbuffers", {EXPORT, PARTITION, P0, P1, EMIT, VERIFY}),
+        pytest.param("torchao", {EXPORT, PARTITION, P0, P1, EMIT, VERIFY}, marks=pytest.mark.exhaustive),
     ],
 )
 def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(

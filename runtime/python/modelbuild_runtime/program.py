@@ -102,7 +102,7 @@ def check_inputs(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
     sizes: dict[str, tuple[int, str]] = {}
     given = zip(ports, in_order(ports, inputs), strict=True)
     checked = [_checked(port, value, sizes) for port, value in given]
-    _check_sums(ports, sizes)
+    check_sums(ports, sizes)
     return checked
 
 
@@ -136,7 +136,7 @@ def _same_sizes(port: Port, shape: tuple[int, ...], sizes: dict[str, tuple[int, 
             )
 
 
-def _check_sums(ports: tuple[Port, ...], sizes: Mapping[str, tuple[int, str]]) -> None:
+def check_sums(ports: tuple[Port, ...], sizes: Mapping[str, tuple[int, str]]) -> None:
     """Raise InputError if the size of a dimension that depends on others does not agree with them."""
     known = {name: size for name, (size, _) in sizes.items()}
     for dim in {dim.name: dim for port in ports for dim in port.shape if dim.terms and dim.dynamic}.values():

@@ -19,7 +19,7 @@ from modelbuild_runtime.latency import Latency, measured
 from modelbuild_runtime.named import Inputs, check_constant, in_order
 from modelbuild_runtime.native.exchange import DEFAULT_STREAM, View, from_bfloat16, torch_tensor, view_of
 from modelbuild_runtime.native.library import Handle, RunOptions, Tensor
-from modelbuild_runtime.program import Program
+from modelbuild_runtime.program import Program, check_sums
 
 
 class NativeProgram(Program):
@@ -96,11 +96,16 @@ class NativeProgram(Program):
     def _views(self, described: MethodDescription, inputs: Inputs) -> list[View]:
         given = zip(described.inputs, in_order(described.inputs, inputs), strict=True)
         views = []
+        sizes: dict[str, tuple[int, str]] = {}
         for port, value in given:
             if port.kind == "tensor":
                 views.append(view_of(port.name, value, port.dtype))
+                named = zip(port.shape, views[-1].shape, strict=False)  # the library checks the number of dimensions
+                sizes |= {dim.name: (size, port.name) for dim, size in named if dim.dynamic and dim.name}
             else:
                 check_constant(port, value)
+        if sizes.keys() >= {dim.name for port in described.inputs for dim in port.shape if dim.dynamic and dim.name}:
+            check_sums(described.inputs, sizes)
         return views
 
     def _wanted(
