@@ -1,5 +1,6 @@
-// The CUDA delegate: AOTInductor's libraries. The blob is "<key of the library>\n\n<key of the list of constants>", keys
-// of the program's named data (constants.hpp). ExecuTorch's own CudaBackend writes other blobs, and refuses this one.
+// The CUDA delegate: AOTInductor's libraries. The blob is "<key of the library>\n\n<key of the list of constants>",
+// keys of the program's named data (constants.hpp). ExecuTorch's own CudaBackend writes other blobs, and refuses this
+// one.
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 

@@ -1,5 +1,5 @@
-// Constants of the compiled parts of a loaded program: equal ones are in memory once, and the buffers that methods of one
-// module change are one state.
+// Constants of the compiled parts of a loaded program: equal ones are in memory once, and the buffers that methods of
+// one module change are one state.
 //
 // The program's named data has a list for each part: a line for each constant, with its name in the library, "cuda" or
 // "cpu", ExecuTorch's number of its element type, its sizes and strides (separated by commas; "-" for none), its offset

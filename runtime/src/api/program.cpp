@@ -54,6 +54,7 @@ struct Program::State {
 LoadedMethod& Program::State::loaded(const MethodDescription& method) {
   if (!program) {
     std::vector<std::filesystem::path> data;
+    data.reserve(description.data.size());
     for (const auto& [file, size] : description.data) data.push_back(files.content(file));
     program.emplace(files.content(description.path), data, description.path);
   }
