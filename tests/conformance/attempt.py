@@ -237,8 +237,10 @@ def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Pat
 def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path, runtime: Path) -> Outcome:
     """Run a program. The verification of a build makes the first call, the example, too, and refuses what it finds."""
     from modelbuild_runtime import InputError, ProgramError, load
+    from modelbuild_runtime.native.library import library_file
 
-    number, word, problem = -1, "", ""
+    library_file(runtime)
+    number, word, problem = 0, "", ""
     try:
         program = load(pte, runtime=runtime)
         for number, (call, results) in enumerate(zip(kind.calls, wanted, strict=True)):  # noqa: B007
