@@ -11,6 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -309,9 +310,11 @@ cudaError_t cudaDeviceSynchronize(void) {
   drain_all();
   return cudaSuccess;
 }
-void fake_launch(cudaStream_t stream, const std::function<void()>& work) {
+void fake_launch(cudaStream_t stream, void (*kernel)(const void*), const void* arguments, std::size_t bytes) {
   const Lock lock(mutex);
-  enqueue(stream, work);
+  std::vector<std::max_align_t> copy((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  std::memcpy(copy.data(), arguments, bytes);
+  enqueue(stream, [kernel, copy = std::move(copy)] { kernel(copy.data()); });
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   const Lock lock(mutex);
