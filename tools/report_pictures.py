@@ -77,7 +77,7 @@ def sections(image: Image.Image) -> list[tuple[int, int]]:
 
 
 def modelbuild(root: Path, *arguments: str) -> None:
-    own = {"MODELBUILD_CACHE_DIR": str(root.parent / "cache"), "MODELBUILD_RUNTIME": str(TOP / "build/runtime")}
+    own = {"MODELBUILD_CACHE_DIR": str(root.parent / "cache")}
     environment = {**os.environ, **own}
     subprocess.run([sys.executable, "-m", "modelbuild", *arguments], cwd=root, check=False, env=environment)
 

@@ -1,10 +1,8 @@
-"""Methods of one module that share its state, in ExecuTorch's Python runtime and in the C++ runtime, and mistakes."""
+"""Methods of one module that share its state, and mistakes."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import modelbuild_runtime
-from modelbuild_runtime.load import load_with_executorch
+from modelbuild_runtime import load, read_description
 
 pytestmark = pytest.mark.xdist_group("shared_state")
 
@@ -100,7 +97,6 @@ name = "{name}"
 program = ":program"
 model = ":net"
 models = {models}
-{more}
 [[pte_test.inputs]]
 name = "drawn"
 steps = [
@@ -171,48 +167,32 @@ def pte(workspace: Any) -> Path:
     return Path(workspace.root) / "modelbuild-out/default/program/program.pte"
 
 
-def test_methods_change_one_state_in_executorch(workspace: Any) -> None:
-    check(load_with_executorch(pte(workspace)))
-
-
-def test_methods_change_one_state_in_the_cpp_runtime(workspace: Any, builder: Any, repository: Path) -> None:
-    runtime = builder.build(repository / "build/runtime", tests=True)
-    check(modelbuild_runtime.load(pte(workspace), runtime=runtime))
-
-
 def test_each_loaded_program_has_its_own_state(workspace: Any) -> None:
+    """Which its methods change together."""
     for _ in range(2):
-        check(load_with_executorch(pte(workspace)))
+        check(load(pte(workspace)))
 
 
-def test_a_pte_test_calls_methods_one_after_another_in_both_runtimes(
-    workspace: Any, builder: Any, repository: Path, tmp_path: Path
-) -> None:
-    native = builder.build(repository / "build/runtime", tests=True)
+def test_a_pte_test_calls_methods_one_after_another(workspace: Any, tmp_path: Path) -> None:
     other = workspace.copy(tmp_path)
-    pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", other.root / "runtime.tar"]
-    subprocess.run(pack, check=True, capture_output=True)
     models = '{ count = ":counter" }'
     # Without a common state in eager PyTorch, the outputs differ from those of the program.
     apart = '{ count = ":counter", add = ":twin" }'
     twin = BUILD[: BUILD.index('[[torch_model]]\nname = "counter"')].replace('name = "net"', 'name = "twin"')
     tests = [
-        TEST.format(name="python_test", models=models, more=""),
-        TEST.format(name="native_test", models=models, more='runtime = "runtime.tar"'),
-        TEST.format(name="apart_test", models=apart, more=""),
+        TEST.format(name="program_test", models=models),
+        TEST.format(name="apart_test", models=apart),
     ]
     other.add("BUILD.toml", "".join([*tests, twin]))
     found = other.run("test", "//:all", "--keep-going", "--json")
     cases = {test["label"]: test["cases"][0] for test in found.json["tests"]}
     assert {label: case["status"] for label, case in cases.items()} == {
-        "//:python_test": "passed",
-        "//:native_test": "passed",
+        "//:program_test": "passed",
         "//:apart_test": "failed",
     }, found.err
     assert cases["//:apart_test"]["message"].startswith("call 4 of 9 (add): output 'output': ")
     measures = {test["label"]: test["measures"] for test in found.json["tests"]}
-    for label in ("//:python_test", "//:native_test"):
-        assert measures[label].keys() >= {"latency_ms", "latency_ms_count", "latency_ms_add"}
+    assert measures["//:program_test"].keys() >= {"latency_ms", "latency_ms_count", "latency_ms_add"}
 
 
 def test_a_method_that_only_reads_a_changed_buffer_is_one_line(workspace: Any, tmp_path: Path) -> None:
@@ -239,4 +219,4 @@ def test_a_program_without_state_is_as_before(workspace: Any, tmp_path: Path) ->
     other.build("//:program")
     found = json.loads((Path(other.root) / "modelbuild-out/default/program/signature.json").read_text())
     assert set(found["methods"]) == {"count"}
-    assert not load_with_executorch(pte(other)).describe().contents.shared_state
+    assert not read_description(pte(other)).contents.shared_state

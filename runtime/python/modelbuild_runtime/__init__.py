@@ -1,10 +1,9 @@
-"""Run a .pte from Python: `load(path).run(inputs)`. Arrays are numpy's; the first run imports torch."""
+"""Run a .pte from Python: `load(path).run(inputs)`. Arrays are numpy's, or tensors with DLPack."""
 
 from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.latency import Latency
-from modelbuild_runtime.load import load, load_with_executorch
-from modelbuild_runtime.native.program import NativeProgram
+from modelbuild_runtime.load import load, read_description
 from modelbuild_runtime.program import Program
 from modelbuild_runtime.shapes import Dim
 
@@ -16,10 +15,9 @@ __all__ = [
     "InputError",
     "Latency",
     "MethodDescription",
-    "NativeProgram",
     "Port",
     "Program",
     "ProgramError",
     "load",
-    "load_with_executorch",
+    "read_description",
 ]

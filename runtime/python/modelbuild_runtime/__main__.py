@@ -20,7 +20,6 @@ from modelbuild_runtime.files.pte import read_program_file
 from modelbuild_runtime.inputs import read_inputs
 from modelbuild_runtime.latency import Latency
 from modelbuild_runtime.load import load
-from modelbuild_runtime.native.program import NativeProgram
 from modelbuild_runtime.outputs import write_outputs
 from modelbuild_runtime.profile import Profile, summarize
 from modelbuild_runtime.program import Program
@@ -111,7 +110,6 @@ def _saved(program: Program, options: argparse.Namespace) -> dict[str, str]:
 
 def _profile(program: Program, options: argparse.Namespace, method: str, arrays: Any) -> Profile:
     """Run a program's method as --repeat and --warmup say, and write the events to the requested files."""
-    assert isinstance(program, NativeProgram)
     for runs in (options.warmup, options.repeat or _RUNS):
         program.take_profile()
         for _ in range(runs):
@@ -213,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         metavar="KEY",
-        help="run only what this key signed: a public key in PEM (C++ runtime)",
+        help="run only what this key signed: a public key in PEM",
     )
     parser.add_argument(
         "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"

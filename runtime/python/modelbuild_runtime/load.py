@@ -1,48 +1,23 @@
-"""Load a program for ExecuTorch's Python runtime, or for the C++ runtime."""
+"""Find the files of a program, and load or describe it."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import overload
 
-from modelbuild_runtime.describe import describe
+from modelbuild_runtime.describe import Description, describe
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.files.data_file import check_data_file
 from modelbuild_runtime.files.pte import ProgramFile, read_program_file
-from modelbuild_runtime.native.program import NativeProgram
+from modelbuild_runtime.native.library import LIBRARY, Handle, library_file
 from modelbuild_runtime.program import Program
-
-RUNTIME = "MODELBUILD_RUNTIME"
-"""Environment variable: a folder that `make runtime` or the rule `runtime_bundle` made, or the library in it."""
-
 
 Verify = bool | str | Path | Sequence[str | Path]
 """True: check the SHA-256 in files' manifests. False: do not. Paths: as True, and only files that one of these public
 keys signed."""
 
 
-@overload
-def load(
-    path: str | Path,
-    data_paths: Sequence[str | Path] = (),
-    *,
-    plugin_dirs: Sequence[str | Path] = (),
-    verify: Verify = True,
-    profile: bool = False,
-) -> Program: ...
-@overload
-def load(
-    path: str | Path,
-    data_paths: Sequence[str | Path] = (),
-    *,
-    runtime: str | Path,
-    plugin_dirs: Sequence[str | Path] = (),
-    verify: Verify = True,
-    profile: bool = False,
-) -> NativeProgram: ...
 def load(
     path: str | Path,
     data_paths: Sequence[str | Path] = (),
@@ -55,50 +30,43 @@ def load(
     """Load a .pte or that of a bundle's folder, and the .ptd beside it: the one of the same name, or the only one if
     the program may need one. Of a bundle with several programs, FOLDER/NAME is the program of this name.
 
-    The C++ runtime runs the program, on GPUs too. `runtime` is a folder that `make runtime` or `runtime_bundle` made;
-    by default that of MODELBUILD_RUNTIME, or else the one that the wheel of modelbuild-runtime installed. Without any,
-    or with an empty MODELBUILD_RUNTIME, load_with_executorch() loads the program.
+    The C++ runtime runs the program, on GPUs too: that of `runtime`, a folder that `make runtime` or `runtime_bundle`
+    made, or the library in it; by default that of the bundle, or else the installed one. Keys are checked by the
+    installed one. A process can have only one runtime.
 
-    The C++ runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
+    The runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
 
     With `verify` the SHA-256 in the files' manifests is checked. If it is the path of a public key, or several, the
-    C++ runtime loads only files that one of them signed. With `profile`, which only the C++ runtime can, the time of
-    each instruction is recorded: see NativeProgram.take_profile().
+    runtime loads only files that one of them signed. With `profile` the time of each instruction is recorded: see
+    Program.take_profile().
 
-    Raises ProgramError if the files are damaged, not signed, or not a program that this runtime supports.
+    Raises ProgramError if there is no runtime, or if the files are damaged, not signed, or not a program that it
+    supports.
     """
     digests, keys = _keys(verify)
-    named = runtime if runtime is not None else os.environ.get(RUNTIME)
-    native = _installed() if named is None else named
-    if not native:
-        for needed, what in ((profile, "records profiles"), (keys, "verifies signatures")):
-            if needed:
-                raise ProgramError(f"only the C++ runtime {what}; expected pip install 'modelbuild[runtime]'")
-        return load_with_executorch(path, data_paths, verify=digests)
-    from modelbuild_runtime.native.library import Handle, library_file
+    named = None if runtime is None else Path(runtime)
 
-    def handle(data: Sequence[str | Path]) -> Handle:
+    def handle(library: Path, data: Sequence[str | Path]) -> Handle:
         folders, files = [Path(folder) for folder in plugin_dirs], [Path(file) for file in data]
-        return Handle(library_file(Path(native)), Path(path), files, digests, folders, profile, keys)
+        return Handle(library_file(library), Path(path), files, digests, folders, profile, keys)
 
-    signed = handle(data_paths) if keys else None  # before anything else reads the files
+    signed = handle(named or _installed(), data_paths) if keys else None  # before anything else reads the files
     pte = _program_of(Path(path))
-    program = read_program_file(pte, verify=False)  # the C++ runtime checks the files itself
+    program = read_program_file(pte, verify=False)  # the runtime checks the files itself
     found = _data_files(pte, data_paths, program)
     description = describe(pte, found, program)
-    return NativeProgram(signed or handle(found), pte, description)
+    return Program(signed or handle(named or _own_runtime(pte) or _installed(), found), description)
 
 
-def load_with_executorch(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program:
-    """Load a .pte like load(), for the executorch package. It runs programs on the CPU; the first run imports torch."""
+def read_description(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Description:
+    """Describe a program, found like those of load(), without a runtime. Raises ProgramError if the files are damaged,
+    or not a program."""
     pte = _program_of(Path(path))
     program = read_program_file(pte, verify=verify)
     data = _data_files(pte, data_paths, program)
-    if len(data) > 1:
-        raise ProgramError(f"{pte}: ExecuTorch's Python runtime takes one .ptd, not {len(data)}")
     for file in data:
         check_data_file(file, verify)
-    return Program(pte, data[0] if data else None, describe(pte, data, program))
+    return describe(pte, data, program)
 
 
 def _keys(verify: Verify) -> tuple[bool, list[Path]]:
@@ -134,12 +102,28 @@ def _data_files(pte: Path, given: Sequence[str | Path], program: ProgramFile) ->
     return data
 
 
-def _installed() -> Path | None:
-    """Return the folder of the C++ runtime that a wheel of modelbuild-runtime installed; None if there is none."""
+def _own_runtime(pte: Path) -> Path | None:
+    """Return the runtime's library in a program's bundle for this machine; None if there is none."""
+    folder = pte.absolute().parent
+    library = folder.parent / "lib" / LIBRARY
+    own = folder.name == "program" and library.is_file() and _machine(library) == _machine(Path("/proc/self/exe"))
+    return library if own else None
+
+
+def _machine(elf: Path) -> bytes:
+    """Return e_machine of an ELF file."""
+    with elf.open("rb") as file:
+        return file.read(20)[18:]
+
+
+def _installed() -> Path:
+    """Return the folder of the installed runtime. Raises ProgramError if there is none."""
     # Without an import statement: actions never get here, and their keys contain no binaries.
     spec = importlib.util.find_spec("modelbuild_runtime_native")
     folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-    return folder if folder is not None and (folder / "runtime.json").is_file() else None
+    if folder is None or not (folder / "runtime.json").is_file():
+        raise ProgramError("no C++ runtime is installed; expected pip install 'modelbuild[runtime]'")
+    return folder
 
 
 def _beside(pte: Path, program: ProgramFile) -> list[Path]:

@@ -1,4 +1,4 @@
-"""runtime_bundle: the examples' programs run from the bundle alone, with results equal to the Python runtime's."""
+"""runtime_bundle: the examples' programs run from the bundle alone, with the results of the installed runtime."""
 
 from __future__ import annotations
 
@@ -69,14 +69,25 @@ class Bundles(Workspace):
         return next(self.root.glob(f"modelbuild-out/*/models/{target}/{name}"))
 
 
+def check_python_uses_the_runtime_of(bundle: Path) -> None:
+    code = (
+        "import pathlib, sys, modelbuild_runtime; modelbuild_runtime.load(sys.argv[1]);"
+        "maps = pathlib.Path('/proc/self/maps').read_text();"
+        "print(*sorted({line.split()[-1] for line in maps.splitlines() if 'libmodelbuild_runtime' in line}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, bundle], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{bundle.resolve()}/lib/libmodelbuild_runtime.so\n"
+
+
 def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
-    """The outputs equal the Python runtime's, with an empty environment; the manifest is correct and complete."""
+    """The outputs equal the installed runtime's, with an empty environment; the manifest is correct and complete."""
     out = folder.parent / "outputs"
     command = [folder / "run.sh", f"--input=image={image}", f"--output-dir={out}", "--json"]
     done = subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     expected = modelbuild_runtime.load(program).run({"image": np.load(image)})
     assert [port["name"] for port in json.loads(done.stdout)["outputs"]] == list(expected)
+    check_python_uses_the_runtime_of(folder)
     for name, array in expected.items():
         np.testing.assert_allclose(np.load(out / f"{name}.npy"), array, rtol=1e-4, atol=1e-3)
 

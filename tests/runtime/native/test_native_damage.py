@@ -43,7 +43,7 @@ def inputs(tmp_path: Path) -> list[str]:
 def test_a_manifest_changes_no_result(
     name: str, samples: dict[str, Any], sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str]
 ) -> None:
-    """On ExecuTorch's C++ runtime, and on its Python runtime."""
+    """In modelbuild-run, and in Python."""
     path = sealed(name)
     done = modelbuild_run(path, *inputs, f"--output-dir={path.parent}")
     assert (done.returncode, done.stderr) == (0, "")
@@ -90,11 +90,11 @@ def test_damage_is_one_line_and_exit_code_1(
         assert done.stderr.startswith(f"error: {path}: ")
         assert why in done.stderr
         assert done.stderr.count("\n") == 1
-    for load in (modelbuild_runtime.load_with_executorch, partial(modelbuild_runtime.load, runtime=native)):
+    for load in (modelbuild_runtime.read_description, partial(modelbuild_runtime.load, runtime=native)):
         with pytest.raises(ProgramError) as caught:
             load(path)
         assert str(caught.value).startswith(f"{path}: ")
-        own = load is modelbuild_runtime.load_with_executorch
+        own = load is modelbuild_runtime.read_description
         assert why in str(caught.value) or (not own and "its manifest cannot be read" in str(caught.value))
 
 
@@ -111,9 +111,8 @@ def test_damaged_data_beside_a_program_are_refused(
         assert done.stderr.startswith(f"error: {data}: ")
         assert why in done.stderr
         assert done.stderr.count("\n") == 1
-        for runtime in ({}, {"runtime": native}):
-            with pytest.raises(ProgramError, match=f"^{data}: "):
-                modelbuild_runtime.load(path, **runtime)
+        with pytest.raises(ProgramError, match=f"^{data}: "):
+            modelbuild_runtime.load(path)
 
 
 def test_the_digest_is_not_looked_at_where_the_caller_says_so(
@@ -125,8 +124,7 @@ def test_the_digest_is_not_looked_at_where_the_caller_says_so(
     done = modelbuild_run(path, *inputs, "--no-verify")
     assert (done.returncode, done.stderr) == (0, "")
     arrays = [np.ones(shape, np.float32) for shape in ((2, 4), (2, 3))]
-    for runtime in ({}, {"runtime": native}):
-        assert len(modelbuild_runtime.load(path, verify=False, **runtime).run(arrays)) == 2
+    assert len(modelbuild_runtime.load(path, verify=False).run(arrays)) == 2
 
 
 def test_the_digest_is_sha256(sealed: Callable[[str], Path]) -> None:

@@ -128,19 +128,11 @@ def test_the_program_finds_the_same_boxes_as_eager_mode(made: Workspace) -> None
     assert [tests[name]["status"] for name in ("//:test", "//:installed_test")] == ["passed", "passed"], tests
 
 
-def test_run_needs_the_c_runtime(made: Workspace, native: Path) -> None:
+def test_run_finds_the_kernel_library(made: Workspace) -> None:
     np.save(made.root / "image.npy", np.random.default_rng(0).random((1, 3, 32, 40), np.float32))
     command = ("run", "//:program", "--input", "image=image.npy", "--repeat", "1", "--warmup", "0")
-    failed = made.run(*command, MODELBUILD_RUNTIME="")
-    assert failed.code == 1
-    assert failed.err.splitlines()[-1].endswith(
-        "needs the kernel library modelbuild_kernels for torchvision::nms.out, torchvision::roi_align.out, which"
-        " ExecuTorch's Python runtime lacks; the C++ runtime loads it: install the wheel of modelbuild-runtime, or name"
-        " a folder of `make runtime` in MODELBUILD_RUNTIME"
-    )
-    for given in ({}, {"MODELBUILD_RUNTIME": str(native)}):
-        done = made.run(*command, **given)
-        assert done.code == 0, done.err
+    done = made.run(*command)
+    assert done.code == 0, done.err
 
 
 def test_a_bundle_contains_the_library(made: Workspace, tmp_path: Path) -> None:

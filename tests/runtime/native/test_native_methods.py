@@ -122,21 +122,15 @@ def test_the_program_lists_its_methods(
     assert done.stderr.endswith(f"{problem}\n")
 
 
-def test_python_calls_methods_of_both_runtimes(
-    program: Path, files: dict[str, np.ndarray], native: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_calls_methods(program: Path, files: dict[str, np.ndarray]) -> None:
     import modelbuild_runtime
 
-    monkeypatch.setenv("MODELBUILD_RUNTIME", str(native))
     loaded = modelbuild_runtime.load(program)
-    other = modelbuild_runtime.load_with_executorch(program)
-    assert type(loaded) is not type(other)
-    for each in (loaded, other):
-        assert each.run({"x": files["x"]}, "count")["sum"] == files["x"] + 1
-        assert list(each.run([files["left"], files["right"]], "two")) == ["added", "twice"]
-        assert each.run([files["x"]], "count")["sum"] == files["x"] + 2
-        with pytest.raises(modelbuild_runtime.InputError, match="several methods; it has: count, two"):
-            each.run([files["x"]])
+    assert loaded.run({"x": files["x"]}, "count")["sum"] == files["x"] + 1
+    assert list(loaded.run([files["left"], files["right"]], "two")) == ["added", "twice"]
+    assert loaded.run([files["x"]], "count")["sum"] == files["x"] + 2
+    with pytest.raises(modelbuild_runtime.InputError, match="several methods; it has: count, two"):
+        loaded.run([files["x"]])
 
 
 def test_the_descriptions_are_equal(program: Path, modelbuild_run: Callable[..., CompletedProcess[str]]) -> None:
@@ -147,7 +141,7 @@ def test_the_descriptions_are_equal(program: Path, modelbuild_run: Callable[...,
         ("count", ["x"]),
         ("two", ["left", "right"]),
     ]
-    assert found == modelbuild_runtime.load_with_executorch(program).describe().to_json()["methods"]
+    assert found == modelbuild_runtime.read_description(program).to_json()["methods"]
 
 
 def test_a_signature_of_another_method_is_refused(

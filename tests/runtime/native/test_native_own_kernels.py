@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -23,12 +22,6 @@ program = ":program"
 model = ":model"
 runtime = "runtime.tar"
 inputs = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
-
-[[pte_test]]
-name = "python_test"
-program = ":program"
-model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
 
 [[runtime_bundle]]
 name = "bundle"
@@ -76,29 +69,20 @@ def outputs(made: Workspace, target: str) -> Path:
 
 
 def test_a_kernel_of_its_own_computes_the_results_of_eager_mode(made: Workspace) -> None:
-    tests = made.test("//:test", "//:python_test", code=0)
+    tests = made.test("//:test", code=0)
     assert tests["//:test"]["status"] == "passed", tests
     assert [case["name"] for case in tests["//:test"]["cases"]] == ["drawn[0]", "drawn[1]"]
-    assert tests["//:python_test"]["status"] == "not_run"
-    reason = f"needs the kernel {KERNEL}, which ExecuTorch's Python runtime lacks; the C++ runtime runs it: install the"
-    assert reason in json.dumps(tests["//:python_test"])
 
 
 def test_the_program_states_its_library(made: Workspace) -> None:
     assert f"needs the kernel library my_ops for {KERNEL}" in made.run("inspect", "//:program").out.splitlines()
 
 
-def test_run_finds_the_library_beside_the_program(made: Workspace, native: Path) -> None:
+def test_run_finds_the_library_beside_the_program(made: Workspace) -> None:
     np.save(made.root / "x.npy", np.ones((2, 8), np.float32))
     command = ("run", "//:program", "--input", "x=x.npy", "--repeat", "1", "--warmup", "0")
-    done = made.run(*command, MODELBUILD_RUNTIME=str(native))
+    done = made.run(*command)
     assert done.code == 0, done.err
-    failed = made.run(*command)
-    assert failed.code == 1
-    assert failed.err.splitlines()[-1].endswith(
-        f"needs the kernel library my_ops for {KERNEL}, which ExecuTorch's Python runtime lacks; the C++ runtime loads"
-        " it: install the wheel of modelbuild-runtime, or name a folder of `make runtime` in MODELBUILD_RUNTIME"
-    )
 
 
 def test_a_bundle_contains_the_library_and_runs_alone(made: Workspace, tmp_path: Path) -> None:
@@ -143,7 +127,7 @@ def test_the_library_is_for_the_device_of_the_program(made: Workspace) -> None:
     assert machine(outputs(made, "ops/my_ops/libmy_ops.so")) == "x86_64"
 
 
-def test_an_exception_of_a_kernel_fails_the_run_in_one_line(made: Workspace, native: Path, tmp_path: Path) -> None:
+def test_an_exception_of_a_kernel_fails_the_run_in_one_line(made: Workspace, tmp_path: Path) -> None:
     copy: Any = made.copy(tmp_path / "throwing")
     copy.edit(
         "ops/leaky_sum.cpp",
@@ -153,7 +137,7 @@ def test_an_exception_of_a_kernel_fails_the_run_in_one_line(made: Workspace, nat
     copy.edit("ops/leaky_sum.cpp", "#include <exec", "#include <stdexcept>\n#include <exec")
     copy.build("//:program")
     np.save(copy.root / "x.npy", np.ones((2, 8), np.float32))
-    done = copy.run("run", "//:program", "--input", "x=x.npy", MODELBUILD_RUNTIME=str(native))
+    done = copy.run("run", "//:program", "--input", "x=x.npy")
     assert done.code == 1
     (line,) = [each for each in done.err.splitlines() if each.startswith("error: ")]
     assert f"{KERNEL}: out of luck" in line

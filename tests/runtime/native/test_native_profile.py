@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import modelbuild_runtime
-from modelbuild_runtime import InputError, ProgramError
+from modelbuild_runtime import InputError
 from modelbuild_runtime.__main__ import main
 from modelbuild_runtime.profile import Profile, Row
 from tests.cli.test_run_command import RULES
@@ -51,9 +51,8 @@ SIGNATURE = {
 
 
 @pytest.fixture
-def files(tmp_path: Path, program: bytes, monkeypatch: pytest.MonkeyPatch, native: Path) -> Path:
+def files(tmp_path: Path, program: bytes) -> Path:
     """Return a folder with the program, its nodes and its input."""
-    monkeypatch.setenv("MODELBUILD_RUNTIME", str(native))
     (tmp_path / "p.pte").write_bytes(program)
     nodes = [
         {"name": "aten_linear_default", "op": "aten.linear.default", "module": "layer", "partition": "p0"},
@@ -139,10 +138,10 @@ def test_events_of_a_hostile_device_are_one_line(files: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == expected
 
 
-def test_the_command_profiles_a_target(project: Workspace, native: Path, tmp_path: Path) -> None:
+def test_the_command_profiles_a_target(project: Workspace, tmp_path: Path) -> None:
     command = ("run", "//m:program", "--input=x=m/x.json", "--profile")
     written = ("--profile-output=p.json", "--profile-output=p.html")
-    ended = project.run(*command, *written, MODELBUILD_RUNTIME=str(native))
+    ended = project.run(*command, *written)
     assert ended.code == 0, ended.err
     assert "aten::nonzero.out" in ended.out
     assert Profile.from_json(json.loads((project.root / "p.json").read_text())).runs == 10
@@ -151,9 +150,9 @@ def test_the_command_profiles_a_target(project: Workspace, native: Path, tmp_pat
     assert {row[1] for row in section.rows()} >= {"XnnpackBackend", "portable"}
 
 
-def test_a_watched_run_is_repeated_for_its_input_and_not_for_its_profile(project: Workspace, native: Path) -> None:
+def test_a_watched_run_is_repeated_for_its_input_and_not_for_its_profile(project: Workspace) -> None:
     arguments = ("run", "//m:program", "--input=x=m/x.json", "--profile-output=p.json", "--watch")
-    command = project.start(*arguments, MODELBUILD_RUNTIME=str(native))
+    command = project.start(*arguments)
     wait_for(lambda: command.over or command.out.count("median of") == 1)
     time.sleep(1)
     assert (command.over, command.out.count("median of")) == (False, 1)
@@ -190,7 +189,7 @@ def test_executorchs_inspector_opens_the_etdump(files: Path) -> None:
     assert {len(raw) for raw in times.values()} == {4}
 
 
-def test_only_a_program_that_was_loaded_for_it_records(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_program_that_was_loaded_for_it_records(files: Path) -> None:
     program: Any = modelbuild_runtime.load(files / "p.pte")
     with pytest.raises(InputError, match="its runs are not profiled"):
         program.take_profile()
@@ -198,6 +197,3 @@ def test_only_a_program_that_was_loaded_for_it_records(files: Path, monkeypatch:
     assert json.loads(recorded.take_profile())["runs"] == []
     recorded.run([np.ones((2, 8), np.float32)])
     assert [len(json.loads(recorded.take_profile())["runs"]) for _ in range(2)] == [1, 0]
-    monkeypatch.setenv("MODELBUILD_RUNTIME", "")
-    with pytest.raises(ProgramError, match="only the C\\+\\+ runtime records profiles"):
-        modelbuild_runtime.load(files / "p.pte", profile=True)

@@ -122,7 +122,7 @@ def test_each_program_runs_by_its_name(made: Workspace, bundle: Path, x: Path, t
         done = run(bundle, name, f"--input=x={x}", f"--output-dir={tmp_path / name}", "--json")
         assert (done.returncode, done.stderr) == (0, "")
         (pte,) = made.root.glob(f"modelbuild-out/*/program_{count}/*.pte")
-        expected = modelbuild_runtime.load_with_executorch(pte).run({"x": np.load(x)})
+        expected = modelbuild_runtime.load(pte).run({"x": np.load(x)})
         np.testing.assert_allclose(np.load(tmp_path / name / "y.npy"), expected["y"], rtol=1e-4, atol=1e-5)
     done = run(bundle, "--input", f"x={x}")
     assert (done.returncode, done.stderr) == (2, "error: expected a program first: three, two\n")

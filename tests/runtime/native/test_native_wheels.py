@@ -188,12 +188,10 @@ def test_python_and_the_command_line_use_the_installed_runtime(
     code = (
         "import sys, numpy, modelbuild_runtime; program = modelbuild_runtime.load(sys.argv[1]); "
         "outputs = program.run({'image': numpy.load(sys.argv[2])}); "
-        "print(type(program).__name__, outputs['boxes'].shape, 'torch' in sys.modules)"
+        "print(outputs['boxes'].shape, 'torch' in sys.modules)"
     )
     printed = run(installed.programs / "python", "-c", code, program, tmp_path / "image.npy", cwd=tmp_path)
-    assert printed == "NativeProgram (1, 4) False\n"
-    code = "import sys, modelbuild_runtime; print(type(modelbuild_runtime.load(sys.argv[1])).__name__)"
-    assert run(installed.programs / "python", "-c", code, program, cwd=tmp_path, MODELBUILD_RUNTIME="") == "Program\n"
+    assert printed == "(1, 4) False\n"
     assert "image: float32[1, 3, 512, 512]" in run(
         installed.programs / "modelbuild-run", program, "--describe", cwd=tmp_path
     )

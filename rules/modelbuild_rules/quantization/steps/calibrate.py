@@ -14,9 +14,9 @@ import torch
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import first_line
+from modelbuild_rules.model.steps.eager.tensors import to_tensor
 from modelbuild_rules.quantization.steps.prepared import prepare, save_ranges, unlifted
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples, signature_ports
-from modelbuild_runtime.bindings import to_tensor
 
 
 @torch.no_grad()

@@ -22,10 +22,10 @@ from safetensors.torch import load_file
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import first_line
+from modelbuild_rules.model.steps.eager.tensors import to_tensor
 from modelbuild_rules.quantization.steps.linears import quantize_linears
 from modelbuild_rules.quantization.steps.prepared import prepare, unlifted
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples, signature_ports
-from modelbuild_runtime.bindings import to_tensor
 from modelbuild_runtime.files.signature import read_signature
 
 if TYPE_CHECKING:

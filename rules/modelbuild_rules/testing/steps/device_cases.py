@@ -24,13 +24,13 @@ import modelbuild_runtime
 from modelbuild.step import Step
 from modelbuild_rules.testing.steps.parity.cases import Plan, cases
 from modelbuild_rules.testing.steps.parity.device_report import LATENCY
-from modelbuild_rules.testing.steps.parity.programs import Calls, latencies, method_of, open_program
+from modelbuild_rules.testing.steps.parity.programs import Calls, description_of, latencies, method_of
 
 _RUN = ("bundle/bin/modelbuild-run", "bundle")
 
 
 def run(step: Step) -> None:
-    program = open_program(step, "program")
+    program = description_of(step, "program")
     folder = step.outputs["cases"]
     folder.mkdir(exist_ok=True)
     listed, commands = [], [{"name": "describe", "argv": [*_RUN, "--describe", "--json"]}]
@@ -57,7 +57,7 @@ def run(step: Step) -> None:
     (folder / "commands.json").write_text(json.dumps([*commands, *measured]))
 
 
-def call_arguments(program: modelbuild_runtime.Program, call: Mapping[str, Any]) -> list[str]:
+def call_arguments(program: modelbuild_runtime.Description, call: Mapping[str, Any]) -> list[str]:
     """Return the arguments of modelbuild-run for a call of cases.json."""
     files = [f"--input={name}=cases/{file}" for name, file in call["inputs"].items()]
     return [f"--method={method_of(program, call['method']).name}", *files]
@@ -66,7 +66,7 @@ def call_arguments(program: modelbuild_runtime.Program, call: Mapping[str, Any])
 class _Resolver:
     """Gives each call its inputs. Makes the models in eager PyTorch if some are outputs of calls before."""
 
-    def __init__(self, step: Step, program: modelbuild_runtime.Program) -> None:
+    def __init__(self, step: Step, program: modelbuild_runtime.Description) -> None:
         self._step, self._program = step, program
 
     def __call__(self, plan: Plan) -> Calls:

@@ -28,7 +28,7 @@ from modelbuild_rules.testing.steps.bisect.search_here import search
 from modelbuild_rules.testing.steps.parity.cases import cases
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import output_types, tolerance_of, wrong_metrics, wrong_outputs
-from modelbuild_rules.testing.steps.parity.programs import methods_of, open_program
+from modelbuild_rules.testing.steps.parity.programs import description_of, methods_of
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_runtime.errors import ProgramError
 
@@ -43,7 +43,7 @@ def run(step: Step) -> None:
 
 def _find(step: Step, runner: ProgramRunner) -> Finding:
     """Search the first failing case."""
-    program = open_program(step, "program")
+    program = description_of(step, "program")
     eager = Eager(step, program)
     types = output_types(step, program)
     several = len(methods_of(program, step.params["methods"])) > 1

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.calls.differences import difference
 from modelbuild_rules.model.steps.calls.files import Calls
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, open_program, tensor_ports
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, description_of, tensor_ports
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_runtime.describe import MethodDescription
 from modelbuild_runtime.errors import ProgramError
@@ -34,10 +34,10 @@ def run(step: Step) -> None:
     runner = ProgramRunner(step, "program")
     if unmet := runner.unmet_requirement():
         raise StepError(f"the program cannot run here: it {unmet}; expected 'verify = false'")
-    program = open_program(step, "program")
-    several = len(program.describe().methods) > 1
+    program = description_of(step, "program")
+    several = len(program.methods) > 1
     methods = {
-        name: _verified(step, runner, name, program.describe().method(name if several else None))
+        name: _verified(step, runner, name, program.method(name if several else None))
         for name in step.params["methods"]
     }
     document: Verified = {"version": 1, "methods": methods}

@@ -14,7 +14,7 @@ from typing import Any
 from modelbuild_runtime.errors import InputError, ProgramError
 
 HOST = -1
-_LIBRARY = "libmodelbuild_runtime.so"
+LIBRARY = "libmodelbuild_runtime.so"
 _INPUT = 2  # MB_ERROR_INPUT
 _PROFILES = 2  # the first MB_API_VERSION with mb_take_profile
 _KEYS = 3  # the first with mb_load_options.keys
@@ -81,10 +81,10 @@ class GraphCounts(ctypes.Structure):
 
 def library_file(runtime: Path) -> Path:
     """Return the library at a path: the file itself, or in the folder. Raises ProgramError if there is none."""
-    candidates = (runtime, runtime / _LIBRARY, runtime / "lib" / _LIBRARY)
+    candidates = (runtime, runtime / LIBRARY, runtime / "lib" / LIBRARY)
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
-        raise ProgramError(f"{runtime}: no {_LIBRARY} there; `make runtime` builds it")
+        raise ProgramError(f"{runtime}: no {LIBRARY} there; `make runtime` builds it")
     return found.resolve()
 
 
@@ -99,7 +99,7 @@ def _opened(path: Path) -> ctypes.CDLL:
         raise ProgramError(f"{path}: cannot be loaded: {error}") from None
     texts = ("mb_last_error", "mb_program_json", "mb_output_name")
     if not all(hasattr(library, name) for name in texts):
-        raise ProgramError(f"{path}: is not the C++ runtime; expected {_LIBRARY}")
+        raise ProgramError(f"{path}: is not the C++ runtime; expected {LIBRARY}")
     for name in texts:
         getattr(library, name).restype = ctypes.c_char_p
     library.mb_output_count.restype = ctypes.c_size_t

@@ -16,6 +16,7 @@ from torch.export.graph_signature import OutputKind
 from modelbuild.step import Step
 from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.eager.entry import first_line
+from modelbuild_rules.model.steps.eager.tensors import to_array, to_tensor
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering.delegation import op_name
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
@@ -38,8 +39,7 @@ from modelbuild_rules.testing.steps.bisect.origins import (
 from modelbuild_rules.testing.steps.bisect.taps import relink, tap, write_delegate
 from modelbuild_rules.testing.steps.parity.compare import compare, node_difference
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, Calls, Results, methods_of, tensor_ports
-from modelbuild_runtime import Program
-from modelbuild_runtime.bindings import to_array, to_tensor
+from modelbuild_runtime import Description
 from modelbuild_runtime.describe import MethodDescription
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Search:
     """A search of the methods that a test calls. Their graphs are tapped: `tapped()` writes the program to run, and
     `judge()` takes the outputs of its calls."""
 
-    def __init__(self, step: Step, program: Program, folder: Path) -> None:
+    def __init__(self, step: Step, program: Description, folder: Path) -> None:
         self._step = step
         self._folder = folder
         self._described = methods_of(program, step.params["methods"])

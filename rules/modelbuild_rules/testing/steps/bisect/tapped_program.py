@@ -17,14 +17,14 @@ from modelbuild.step import Step
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.testing.steps.bisect.search import Lowered, write_tapped
 from modelbuild_rules.testing.steps.bisect.taps import tap
-from modelbuild_rules.testing.steps.parity.programs import methods_of, open_program, tensor_ports
+from modelbuild_rules.testing.steps.parity.programs import description_of, methods_of, tensor_ports
 
 PROGRAM = "tapped.pte"
 
 
 def run(step: Step) -> None:
     executorch_private.require()
-    methods = methods_of(open_program(step, "program"), step.params["methods"])
+    methods = methods_of(description_of(step, "program"), step.params["methods"])
     target = step.outputs["taps"]
     target.mkdir(exist_ok=True)
     with TemporaryDirectory() as temporary:
@@ -35,7 +35,7 @@ def run(step: Step) -> None:
         names = {name: each.name for name, each in methods.items()}
         write_tapped(step, lowered, names, folder).rename(target / PROGRAM)
     data = [step.input("program.ptd")] if "program.ptd" in step.inputs else []
-    tapped = modelbuild_runtime.load_with_executorch(target / PROGRAM, data).describe()
+    tapped = modelbuild_runtime.read_description(target / PROGRAM, data)
     found = {}
     for name, method in methods.items():
         own = tapped.method(method.name if len(methods) > 1 else None)

@@ -27,7 +27,7 @@ from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
 from modelbuild_rules.testing.steps.parity.device_results import saved_plan
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import output_types, tolerance_of, wrong_metrics, wrong_outputs
-from modelbuild_rules.testing.steps.parity.programs import open_program
+from modelbuild_rules.testing.steps.parity.programs import description_of
 from modelbuild_runtime.errors import ProgramError
 
 
@@ -51,7 +51,7 @@ def _find(step: Step, temporary: Path, target: Path) -> Finding | None:
     if report.document["unmet"]:
         return Finding(f"not searched: {report.document['unmet']}")
     case = json.loads((step.input("cases") / "cases.json").read_bytes())[index]
-    program = open_program(step, "program")
+    program = description_of(step, "program")
     calls, results = Eager(step, program).run(saved_plan(step, program, case))
     try:
         given = [list(each.values()) for each in report.outputs(COMMAND, len(calls))]
@@ -91,7 +91,7 @@ def _write(inside: Inside, folder: Path) -> None:
     path = folder / "program.pte"
     path.write_bytes(inside.program.read_bytes())
     inside.nodes.save(folder)
-    ports = modelbuild_runtime.load_with_executorch(path).describe().methods[0].inputs
+    ports = modelbuild_runtime.read_description(path).methods[0].inputs
     argv = [RUNNER, "wrong/program.pte"]
     for number, (port, array) in enumerate(zip(ports, inside.inputs, strict=True)):
         np.save(folder / f"input{number}.npy", array)

@@ -15,7 +15,7 @@ from modelbuild_rules.testing.steps.parity.cases import Planned
 from modelbuild_rules.testing.steps.parity.compare import top_agreement, vector_cosine
 from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
 from modelbuild_rules.testing.steps.parity.eager import Eager
-from modelbuild_rules.testing.steps.parity.programs import Arrays, method_of, open_program, tensor_ports
+from modelbuild_rules.testing.steps.parity.programs import Arrays, description_of, method_of, tensor_ports
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
@@ -39,7 +39,7 @@ def accuracy_cases(step: Step, runner: ProgramRunner, eager: Eager, measures: di
     if not wanted:
         return []
     method: str = step.params["method"]
-    described = method_of(open_program(step, "program"), method)
+    described = method_of(description_of(step, "program"), method)
     ports = tensor_ports(described)
     scores: list[list[tuple[Any, Any]]] = [[] for _ in wanted]
     total = count_samples(step)

@@ -15,11 +15,11 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.case_names import case_names, is_selected
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, method_of, tensor_ports
 from modelbuild_rules.testing.steps.parity.random_inputs import count_from, draw
+from modelbuild_runtime.checks import check_inputs
 from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.dtypes import numpy_type
 from modelbuild_runtime.errors import InputError
 from modelbuild_runtime.inputs import read_inputs
-from modelbuild_runtime.program import check_inputs
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import CaseParams, CaseStepParams, FedParams
@@ -70,7 +70,7 @@ class Planned:
 Plan: TypeAlias = list[Planned]
 
 
-def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str, Plan]]:
+def cases(step: Step, program: modelbuild_runtime.Description) -> Iterator[tuple[str, Plan]]:
     """Yield each case's name and its calls. Raises StepError for a file that does not match its input."""
     number = 0
     selected = step.params.get("filter", "")
@@ -84,7 +84,7 @@ def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str
 
 
 def _plan(
-    step: Step, program: modelbuild_runtime.Program, index: int, case: CaseParams, drawn: int
+    step: Step, program: modelbuild_runtime.Description, index: int, case: CaseParams, drawn: int
 ) -> Iterator[Planned]:
     """Yield a case's calls. `drawn` is its number among those of its generator."""
     several = sum(each["calls"] for each in case["steps"]) > 1

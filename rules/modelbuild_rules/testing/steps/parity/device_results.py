@@ -16,7 +16,7 @@ from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import OutputTypes, output_types
 from modelbuild_rules.testing.steps.parity.program_test import case_result
-from modelbuild_rules.testing.steps.parity.programs import Calls, Results, method_of, open_program
+from modelbuild_rules.testing.steps.parity.programs import Calls, Results, description_of, method_of
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
 
@@ -27,7 +27,7 @@ def results(
     step: Step, report: DeviceReport, cases: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Case], dict[str, float]]:
     """Return the report's cases and measures."""
-    program = open_program(step, "program")
+    program = description_of(step, "program")
     eager, types = Eager(step, program), output_types(step, program)
     found = []
     for number, case in enumerate(cases):
@@ -63,7 +63,7 @@ def measured_text(measures: Mapping[str, float]) -> str:
     return f": {', '.join(found)}"
 
 
-def saved_plan(step: Step, program: modelbuild_runtime.Program, case: Mapping[str, Any]) -> Plan:
+def saved_plan(step: Step, program: modelbuild_runtime.Description, case: Mapping[str, Any]) -> Plan:
     """Return the calls of a case of cases.json."""
     folder, plan = step.input("cases"), []
     for call in case["calls"]:

@@ -16,9 +16,9 @@ from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.module import make_module
 from modelbuild_rules.model.steps.eager.results import plain
 from modelbuild_rules.model.steps.eager.state import PlainState
+from modelbuild_rules.model.steps.eager.tensors import to_array, to_tensor
 from modelbuild_rules.testing.steps.parity.cases import Planned
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, Results, method_of, tensor_ports
-from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import MethodDescription
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Eager:
     """The modules of the tested methods."""
 
-    def __init__(self, step: Step, program: modelbuild_runtime.Program) -> None:
+    def __init__(self, step: Step, program: modelbuild_runtime.Description) -> None:
         self._methods = {
             name: _Method(step, params, method_of(program, name)) for name, params in step.params["methods"].items()
         }

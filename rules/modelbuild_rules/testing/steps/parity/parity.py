@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OutputTypes: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
-def output_types(step: Step, program: modelbuild_runtime.Program) -> OutputTypes:
+def output_types(step: Step, program: modelbuild_runtime.Description) -> OutputTypes:
     """Return the types of the outputs of tested methods. Raises StepError for a tolerance or a metric of an unknown
     output."""
     methods = methods_of(program, step.params["methods"])

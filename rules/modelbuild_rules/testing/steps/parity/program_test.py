@@ -11,7 +11,7 @@ from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_m
 from modelbuild_rules.testing.steps.parity.cases import Plan, Planned, cases
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import OutputTypes, output_types, wrong_metrics, wrong_outputs
-from modelbuild_rules.testing.steps.parity.programs import Call, Calls, Results, latencies, open_program
+from modelbuild_rules.testing.steps.parity.programs import Call, Calls, Results, description_of, latencies
 from modelbuild_rules.testing.steps.parity.runners import Caller, ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
@@ -19,7 +19,7 @@ from modelbuild_runtime.errors import ProgramError
 
 def results(step: Step, runner: ProgramRunner) -> tuple[list[Case], dict[str, float]]:
     """Return the report's cases and measures."""
-    program = open_program(step, "program")
+    program = description_of(step, "program")
     drawn = list(cases(step, program))
     measures: dict[str, float] = {}
     eager = Eager(step, program)

@@ -50,16 +50,15 @@ def program_file(step: Step, name: str) -> Path:
     return pte
 
 
-def method_of(program: modelbuild_runtime.Program, name: str | None) -> MethodDescription:
+def method_of(program: modelbuild_runtime.Description, name: str | None) -> MethodDescription:
     """Return a program's method; `forward` stands for the only one. Raises StepError for a baseline with others."""
-    described = program.describe()
     try:
-        return described.method(name if name in {each.name for each in described.methods} else None)
+        return program.method(name if name in {each.name for each in program.methods} else None)
     except ProgramError as error:
         raise StepError(str(error)) from error
 
 
-def methods_of(program: modelbuild_runtime.Program, names: Iterable[str]) -> dict[str, MethodDescription]:
+def methods_of(program: modelbuild_runtime.Description, names: Iterable[str]) -> dict[str, MethodDescription]:
     """Return methods by their names in the test."""
     return {name: method_of(program, name) for name in names}
 
@@ -69,10 +68,10 @@ def tensor_ports(method: MethodDescription) -> list[Port]:
     return [port for port in method.inputs if port.kind == "tensor"]
 
 
-def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
-    """Load a program, to describe it or to run it in Python. Raises StepError for a file that is not a program."""
+def description_of(step: Step, name: str) -> modelbuild_runtime.Description:
+    """Describe a program of the step. Raises StepError for a file that is not a program."""
     data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
     try:
-        return modelbuild_runtime.load_with_executorch(program_file(step, name), data)
+        return modelbuild_runtime.read_description(program_file(step, name), data)
     except ProgramError as error:
         raise StepError(str(error)) from error

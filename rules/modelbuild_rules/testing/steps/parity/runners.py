@@ -26,8 +26,8 @@ from modelbuild_rules.testing.steps.parity.programs import (
     Call,
     Calls,
     Results,
+    description_of,
     method_of,
-    open_program,
     program_file,
     tensor_ports,
 )
@@ -49,7 +49,7 @@ class ProgramRunner:
         self._program = program_file(step, name)
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
         self._step = step
-        program = open_program(step, name)
+        program = description_of(step, name)
         self._names = {each: method_of(program, each).name for each in step.params["methods"]}
         self._delegation = step.input(f"{name}.delegation")
         self._gpu = step.params["gpu"]
@@ -111,7 +111,7 @@ class ProgramRunner:
     ) -> list[list[np.ndarray]]:
         """Call methods of another program, which needs no other libraries, with inputs in its order; None is its only
         method. Return the outputs of each call in its order."""
-        program = modelbuild_runtime.load_with_executorch(path, [data] if data else []).describe()
+        program = modelbuild_runtime.read_description(path, [data] if data else [])
         made: list[tuple[str, Arrays]] = []
         for method, given in calls:
             described = program.method(method)
