@@ -20,7 +20,7 @@ from modelbuild.build.request import Request, Result
 from modelbuild.build.retry import retry_without_remote
 from modelbuild.build.snapshot import Seen
 from modelbuild.errors import ExitCode, UsageError
-from modelbuild.events import BuildFinished, Reporter, TestFinished
+from modelbuild.events import BuildFinished, Notice, Reporter, TestFinished
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.history.action_facts import attributes_of
 from modelbuild.ids import TargetId
@@ -31,6 +31,7 @@ from modelbuild.testing.filter import Tests, filterable, matched
 from modelbuild.testing.record_results import ResultRecorder
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import select_tests, test_of
+from modelbuild.wording import count
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 
@@ -68,7 +69,8 @@ FLAKY = 3
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The objects for one run of tests. The targets of the plan are built besides."""
+    """The objects for one run of tests. The targets of the plan are built besides. `requested`: whether the command
+    line names the tests, so that each must run."""
 
     workspace: Workspace
     options: TestOptions
@@ -76,6 +78,7 @@ class _Session:
     engine: Engine
     executor: TestExecutor
     plan: Plan
+    requested: bool
     laid_out: dict[str, OutputStamp] = field(default_factory=dict)
 
 
@@ -124,7 +127,13 @@ def _once(
     with open_engine(workspace, request, analyzer, reporter) as engine:
         executor = TestExecutor(engine.executor, engine.store, reports, attempts, options.runs_per_test)
         session = _Session(
-            workspace, options, analyzer, engine, executor, plan if build_all else replace(plan, targets=())
+            workspace,
+            options,
+            analyzer,
+            engine,
+            executor,
+            plan if build_all else replace(plan, targets=()),
+            not build_all,
         )
         tested = _run(session, pairs, list(reports), started, recorder)
     reporter.emit(BuildFinished(time.monotonic() - started, exit=tested.code))
@@ -197,6 +206,15 @@ def _run(
                 ((TargetId.of(ended.label, ended.config), name), value) for name, value in ended.measures.items()
             )
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
+    idle = sum(ended.status == "not_run" for ended, _, _ in ends) if session.requested else 0
+    if end is ExitCode.OK and idle:
+        end = ExitCode.ENVIRONMENT
+        reporter.emit(
+            Notice(
+                f"{count(idle, 'test')} did not run here: expected what the reasons name, or a choice of"
+                " other tests, as by --test-tag-filters=-TAG"
+            )
+        )
     end = end.with_loading_errors() if session.plan.incomplete else end
     result = Result(made.targets, end, len(scheduler.report.keys))
     record_history(

@@ -138,7 +138,7 @@ def test_what_passed_is_cached_and_nothing_else(workspace: PyTests) -> None:
 
 
 def test_a_skip_is_no_pass_where_all_is_required(workspace: PyTests) -> None:
-    assert workspace.test("//m:suite").keys() == {"good", "skipped"}
+    assert workspace.test("//m:suite", code=36).keys() == {"good", "skipped"}
     required = workspace.test("//m:suite", "--require-all", code=4)
     assert {test["status"] for test in required.values()} == {"failed"}
     assert required["good"]["reason"] == (
@@ -167,18 +167,19 @@ def test_tags_choose(workspace: PyTests) -> None:
 def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(workspace: PyTests) -> None:
     workspace.write(GENERATED)
 
-    def ran(*options: str) -> set[str]:
+    def ran(*options: str, code: int) -> set[str]:
         ended = workspace.run("test", "//g:all", *options, "--json")
-        assert ended.code == 0, ended.err
+        assert ended.code == code, ended.err
         return {action["owner"] for action in ended.json["actions"] if action["status"] == "ran"}
 
-    assert ran("--test-tag-filters=-gpu") == {"//g:good"}
-    assert ran() == {"//g:made", "//g:skipped"}
+    assert ran("--test-tag-filters=-gpu", code=0) == {"//g:good"}
+    assert ran(code=36) == {"//g:made", "//g:skipped"}
 
 
 def test_lines(workspace: PyTests) -> None:
     ended = workspace.run("test", "//m:good", "//m:skipped")
-    assert ended.code == 0
+    assert ended.code == 36
+    assert "1 test did not run here: expected what the reasons name, or a choice of other tests" in ended.err
     lines = ended.out.splitlines()
     assert lines[0].startswith("//m:good  PASSED  ")
     assert lines[1] == "  m/test_good.py::test_on_a_gpu was not run: no GPU here"

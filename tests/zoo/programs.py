@@ -63,8 +63,8 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
         add_runtime(workspace)
         tested = _run(workspace, "test", f"{model}_test")
         not_run = [line for line in tested.stdout.splitlines() if "  NOT RUN: " in line]
-        parity = "no" if tested.returncode else "not run" if not_run else "yes"
-        reason = _reason(tested) if tested.returncode else "".join(not_run)
+        parity = "not run" if not_run else "no" if tested.returncode else "yes"
+        reason = "".join(not_run) if not_run or not tested.returncode else _reason(tested)
     return Outcome(model, stack, True, seconds, round(1 - portable / max(nodes, 1), 4), partitions, parity, reason)
 
 

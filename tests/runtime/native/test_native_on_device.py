@@ -196,7 +196,7 @@ def test_a_run_on_a_device_that_cannot_be(tested: Workspace, arguments: list[str
 )
 def test_without_a_device_a_test_is_not_run(tested: Workspace, address: str, reason: str) -> None:
     runner = f"--runner=//:pc={address}"
-    found = tested.test("//:right", runner)["//:right"]
+    found = tested.test("//:right", runner, code=36)["//:right"]
     assert (found["status"], found["reason"]) == ("not_run", reason)
     required = tested.test("//:right", runner, "--require-all", code=4)["//:right"]
     assert (required["status"], required["reason"]) == ("failed", f"not run, which --require-all forbids: {reason}")

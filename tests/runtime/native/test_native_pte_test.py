@@ -225,7 +225,7 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(workspace: PteTes
     assert all(case["message"].startswith("modelbuild-run failed: ") for case in broken)
 
     # Passed tests are cached, others run again; --require-all fails tests that were not run.
-    tests = workspace.test("//:gpu_test", "//:gpu_other_test")
+    tests = workspace.test("//:gpu_test", "//:gpu_other_test", code=36)
     assert (tests["gpu"]["cached"], tests["gpu_other"]["cached"]) == (True, False)
     tests = workspace.test("//:gpu_test", "//:gpu_other_test", "--require-all", code=4)
     assert (tests["gpu"]["status"], tests["gpu_other"]["status"]) == ("passed", "failed")
