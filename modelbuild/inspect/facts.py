@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -50,7 +51,24 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
     left = None if delegation is None else delegation.left()
     # The manifest's other members are among the facts.
     manifest = None if program.manifest is None else {"version": program.manifest.get("version")}
-    return {"version": VERSION, **facts, "external": list(program.external), "manifest": manifest, "left": left}
+    return {
+        "version": VERSION,
+        **facts,
+        "external": list(program.external),
+        "manifest": manifest,
+        "left": left,
+        "compared": _compared(path.with_name("verified.json")),
+    }
+
+
+def _compared(path: Path) -> int | None:
+    """Return the number of calls on which the program was compared with its model; None if there is no such file."""
+    try:
+        return sum(len(method["calls"]) for method in json.loads(path.read_bytes())["methods"].values())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path}: not the result of a comparison with a model: {error!r}") from None
 
 
 def _own(parts: Sequence[Part], method: str) -> Sequence[Part]:

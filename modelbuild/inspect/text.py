@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from modelbuild.wording import count
+
 _HEAD = ("#", "backend", "nodes", "bytes", "device", "sha256", "contents")
 _DIGITS = 12
 
@@ -16,6 +18,8 @@ def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
     for data in facts["data"]:
         yield f"with {data['path']}: {data['bytes']:,} bytes"
     yield from _origin(facts["device"], facts["versions"])
+    if facts["left"] is not None:
+        yield _compared(facts["compared"])
     for library in facts["kernels"]:
         yield f"needs the kernel library {library['library']} for {', '.join(library['operators'])}"
     for method in facts["methods"]:
@@ -29,6 +33,11 @@ def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
             yield f"  kernels outside partitions, calls of each: {calls}"
     if facts["left"] is not None:
         yield from _left(facts["left"], every_node)
+
+
+def _compared(calls: int | None) -> str:
+    """Return whether the program was run and compared with its model when it was built."""
+    return f"compared with its model on {count(calls, 'call')}" if calls else "not compared with its model"
 
 
 def _origin(device: Mapping[str, Any] | None, versions: Mapping[str, str]) -> Iterator[str]:
@@ -102,10 +111,10 @@ def _size(size: Any) -> str:
 
 
 def _left(nodes: Sequence[Mapping[str, Any]], every_node: bool) -> Iterator[str]:
-    yield f"outside partitions: {len(nodes)} node{'' if len(nodes) == 1 else 's'}"
+    yield f"outside partitions: {count(len(nodes), 'node')}"
     counts = Counter((node["name"] if every_node else "", node["op"], node["backend"], _why(node)) for node in nodes)
-    for (name, op, backend, why), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][1])):
-        what = f"{name} ({op})" if name else f"{count} {op}"
+    for (name, op, backend, why), number in sorted(counts.items(), key=lambda item: (-item[1], item[0][1])):
+        what = f"{name} ({op})" if name else f"{number} {op}"
         yield f"  {what}, {backend}" + (f": {why}" if why else "")
 
 

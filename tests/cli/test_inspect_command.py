@@ -285,3 +285,16 @@ def test_calls_are_in_order_with_the_calls_that_made_their_arguments(workspace: 
     assert (first["after"], first["inputs"]) == ([], True)
     assert all(made < number for number, call in enumerate(method["calls"]) for made in call["after"])
     assert all(call["after"] or call["inputs"] for call in rest)
+
+
+def test_it_says_on_how_many_calls_a_program_was_compared(workspace: Any, foreign_program: Path) -> None:
+    workspace.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
+    workspace.write({"delegation.json": json.dumps({"nodes": [], "partitions": []})})
+    assert "not compared with its model" in workspace.run("inspect", "theirs.pte").out.splitlines()
+    methods = {"forward": {"calls": ["the example inputs", "drawn inputs"], "random": False}}
+    workspace.write({"verified.json": json.dumps({"version": 1, "methods": methods})})
+    assert "compared with its model on 2 calls" in workspace.run("inspect", "theirs.pte").out.splitlines()
+    workspace.write({"verified.json": "[]"})
+    ended = workspace.run("inspect", "theirs.pte")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "verified.json: not the result of a comparison with a model" in ended.err

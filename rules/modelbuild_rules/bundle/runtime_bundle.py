@@ -106,6 +106,7 @@ def bundle_action(
             "pte": [each.pte for each in several],
             "signature": [each.signature for each in several],
             "delegation": [each.delegation for each in several],
+            "verified": [each.verified for each in several if each.verified is not None],
             **({"runtime": ctx.file(archive)} if archive else {}),
             **({"ptd": data} if (data := _data(ctx, programs)) else {}),
             **library_inputs(ctx, attrs.libraries),

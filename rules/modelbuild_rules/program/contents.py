@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 from modelbuild.api import Artifact, Component, Contents
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import DelegationDocument
+    from modelbuild_rules.program.documents import DelegationDocument, Verified
 
 
-def program_contents(name: str, delegation: Artifact) -> Contents:
-    """Return the contents of a program: its backends, and the libraries that it needs besides the runtime."""
-    return Contents((delegation,), partial(_components, name))
+def program_contents(name: str, delegation: Artifact, verified: Artifact | None) -> Contents:
+    """Return the contents of a program: its backends, the libraries that it needs besides the runtime, and the number
+    of calls on which it was compared with its model."""
+    return Contents((delegation, *([verified] if verified else [])), partial(_components, name))
 
 
-def _components(name: str, delegation: Mapping[str, Path]) -> list[Component]:
+def _components(name: str, delegation: Mapping[str, Path], *verified: Mapping[str, Path]) -> list[Component]:
     document: DelegationDocument = json.loads(delegation[""].read_bytes())
     counts = {
         str(backend): f"{total['partitions']} partitions, {total['nodes']} operators"
@@ -30,4 +31,7 @@ def _components(name: str, delegation: Mapping[str, Path]) -> list[Component]:
         requires = part.get("about", {}).get("requires")
         if requires is not None:
             properties[f"needs {requires['product']}"] = requires["version"]
+    compared: list[Verified] = [json.loads(each[""].read_bytes()) for each in verified]
+    calls = sum(len(method["calls"]) for each in compared for method in each["methods"].values())
+    properties["compared with its model"] = f"on {calls} calls" if calls else "no"
     return [Component(name, kind="data", properties=properties)]

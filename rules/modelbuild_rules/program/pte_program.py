@@ -177,7 +177,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
     files += [program.verified] if program.verified else []
     files += [file for each in kernels for file in (each.library, each.description)]
-    contents = program_contents(f"{ctx.label.name}.pte", program.delegation)
+    contents = program_contents(f"{ctx.label.name}.pte", program.delegation, program.verified)
     return program, Files(tuple(files)), Check(checked), contents
 
 

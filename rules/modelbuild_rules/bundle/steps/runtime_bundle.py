@@ -2,6 +2,7 @@
 
 Inputs   pte, signature   the programs, in the order of `programs`
          ptd              optional: their weights outside them, one file for all
+         verified         verified.json of those that were compared: a bundle of a wrong program is not made
          delegation       delegation.json of each; compiled parts may state the glibc that they need
          kernels.<name>   optional: kernel libraries, each a library and its description
          runtime          optional: the archive of runtime/archive.py; its runtime.json has each file's needs
