@@ -21,6 +21,7 @@ from modelbuild.cli.doctor.remote_round_trip import check_remote
 from modelbuild.errors import ExitCode
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings
+from modelbuild_rules.bundle import installed_runtime
 from modelbuild_rules.cpp import probe
 from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
@@ -61,6 +62,17 @@ def test_json_has_the_same_checks(doctor: Doctor) -> None:
     named = [check["name"] for check in told["checks"]]
     assert set(named) >= {"python", "modelbuild", "backend cuda", "cache", "sandbox", "gpu", "c++ compiler"}
     assert named == [line[9:].partition(":")[0] for line in doctor()[1].splitlines() if not line.startswith("  ")]
+
+
+def test_starts_the_compiled_runtime(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, out = doctor()
+    assert re.search(r"^ok +c\+\+ runtime: starts \(/", out, re.M)
+    (broken := tmp_path / "modelbuild-run").write_text("#!/bin/sh\necho 'libz.so.9: no such file' >&2\nexit 127\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(installed_runtime, "_PROGRAM", str(broken))
+    code, out = doctor()
+    assert code == ExitCode.ENVIRONMENT
+    assert "error    c++ runtime: does not start: libz.so.9: no such file\n" in out
 
 
 def test_an_error_ends_it_with_code_36(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
