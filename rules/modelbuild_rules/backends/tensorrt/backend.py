@@ -47,8 +47,9 @@ class Tensorrt(Attrs):
     """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""
 
     precision: Literal["fp32", "tf32", "fp16", "bf16"] = "tf32"
-    """Precision of float32 operations: fp32, TF32 products, or fp16 or bf16 where torch_tensorrt's autocast rules
-    allow it. Tensors that are fp16 or bf16 in the model stay so: networks are strongly typed."""
+    """Precision of float32 operators: fp32, TF32 products, or fp16 or bf16 with the exceptions of the recipe `half`
+    (exp, sum, norms and others stay fp32; operators on 8-bit values, too), without TF32. Tensors that are fp16 or bf16
+    in the model stay so. fp16 or bf16 without float32 operators is an error."""
 
     min_block_size: int = Field(default=5, ge=1)
     """Minimum number of operators in an engine."""

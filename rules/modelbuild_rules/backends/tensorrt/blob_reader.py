@@ -34,6 +34,7 @@ class Engine:
     compute_capabilities  ("8.6", "8.9"); empty if the engine does not list them
     offset, size          the engine's bytes in the file
     metadata              all of the JSON
+    precisions            types that its layers compute in: ("float16", "float32"); empty if the blob does not list them
     warning               an unreadable value and the value assumed instead; '' if there is none
     """
 
@@ -46,6 +47,7 @@ class Engine:
     size: int
     metadata: dict[str, Any]
     warning: str = ""
+    precisions: tuple[str, ...] = ()
 
 
 def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine:
@@ -83,6 +85,7 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
         size=engine,
         metadata=metadata,
         warning=warning,
+        precisions=_precisions(metadata),
     )
 
 
@@ -91,9 +94,10 @@ def describe(path: Path, offset: int, size: int) -> Blob:
     engine = read_engine(path, offset, size)
     built_for = ", ".join(engine.compute_capabilities)
     capabilities = f"compute capability {built_for}" if built_for else "an unknown compute capability"
+    computes = f" in {', '.join(engine.precisions)}" if engine.precisions else ""
     warning = f" (warning: {engine.warning})" if engine.warning else ""
     return Blob(
-        f"TensorRT engine of {engine.size:,} bytes for {capabilities} on GPU {engine.device}{warning}",
+        f"TensorRT engine of {engine.size:,} bytes{computes} for {capabilities} on GPU {engine.device}{warning}",
         engine.inputs,
         engine.outputs,
         {
@@ -103,6 +107,7 @@ def describe(path: Path, offset: int, size: int) -> Blob:
             "warning": engine.warning or None,
             "platform": engine.platform,
             "compute_capabilities": list(engine.compute_capabilities) or None,
+            "precisions": list(engine.precisions) or None,
             "metadata": engine.metadata,
         },
     )
@@ -115,6 +120,11 @@ def _device(metadata: dict[str, Any]) -> tuple[int, str]:
         return found, ""
     what = "no GPU" if found is None else f"the GPU {json.dumps(found)}"
     return 0, f"it names {what} to run on; cuda:0 is assumed"
+
+
+def _precisions(metadata: dict[str, Any]) -> tuple[str, ...]:
+    found = metadata.get("precisions")
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def _capability(name: bytes) -> str:

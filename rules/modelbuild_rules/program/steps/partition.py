@@ -37,7 +37,7 @@ from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.agreement import check_agreement
+from modelbuild_rules.program.steps.lowering.agreement import Compiler, check_agreement
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
@@ -95,11 +95,11 @@ def run(step: Step) -> None:
         stored = load_file(step.input("examples"))
         places = {each["id"]: each["entry"] for each in plan}
 
-        def compiled(id: str, part: Any) -> Any:
-            return backends[places[id]].eager(part, entries[places[id]]["attributes"])
+        def compiler(id: str) -> Compiler:
+            return Compiler(backends[places[id]], entries[places[id]]["attributes"])
 
         examples = [stored[str(place)] for place in range(len(stored))]
-        check_agreement(program, edge.exported_program(), compiled, examples)
+        check_agreement(program, edge.exported_program(), compiler, examples)
     rest = next((entry for entry in entries if not entry["partitioning"]), None)
     facts = delegation.finish(rest and rest["kind"])
     check_allowed(facts, rest and rest["attributes"]["ops"], rest is not None)

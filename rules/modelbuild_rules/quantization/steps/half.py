@@ -6,7 +6,7 @@ Private names used, checked on torch 2.14.0: torch._ops.OpOverload and its _sche
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -37,48 +37,66 @@ class _Half(Quantizing):
     def rewrite(
         self, attributes: Mapping[str, Any], module: torch.fx.GraphModule, mutable: Collection[str], allowed: Filter
     ) -> None:
-        dtype = getattr(torch, attributes["dtype"])
-        changed: set[torch.fx.Node] = set()
-        wide = _Wide(module, mutable)
-        made: dict[tuple[torch.fx.Node, torch.dtype], torch.fx.Node] = {}
-        for node in list(module.graph.nodes):
-            wide.see(node)
-            if node.target is operator.getitem and node.args[0] in changed:
-                changed.add(node)
-                node.meta["val"] = _converted(node.meta["val"], dtype)
-                continue
-            taken = node.op == "call_function" and allowed(node) and node not in wide and _takes(node, dtype)
-            for each in node.all_input_nodes:
-                if taken and _type(each) == torch.float32:
-                    if not _store(module, each, dtype, mutable):
-                        node.replace_input_with(each, _cast(module, node, each, dtype, made, each in wide.exact))
-                elif not taken and each in changed:
-                    node.replace_input_with(each, _cast(module, node, each, torch.float32, made))
-            if taken:
-                changed.add(node)
-                node.meta["rewritten"] = True
-                node.meta["val"] = _converted(node.meta["val"], dtype)
-                node.args = tuple(dtype if each is torch.float32 else each for each in node.args)
-                node.kwargs = {name: dtype if each is torch.float32 else each for name, each in node.kwargs.items()}
-        module.graph.eliminate_dead_code()
+        buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)} - set(mutable)
+        compute_in(
+            getattr(torch, attributes["dtype"]),
+            module.graph,
+            {node for node in module.graph.find_nodes(op="get_attr") if node.target in buffers},
+            allowed,
+            lambda node, dtype: _store(module, node, dtype, mutable),
+        )
         module.recompile()
+
+
+def compute_in(
+    dtype: torch.dtype,
+    graph: torch.fx.Graph,
+    constants: Collection[torch.fx.Node],
+    allowed: Filter,
+    store: Callable[[torch.fx.Node, torch.dtype], bool],
+) -> None:
+    """Compute the allowed operators of a graph in half precision. Results of the graph keep their types.
+
+    constants  nodes of stored tensors that are no parameters
+    store      converts the stored tensor of a node, and returns whether it did
+    """
+    changed: set[torch.fx.Node] = set()
+    wide = _Wide(constants)
+    made: dict[tuple[torch.fx.Node, torch.dtype], torch.fx.Node] = {}
+    for node in list(graph.nodes):
+        wide.see(node)
+        if node.target is operator.getitem and node.args[0] in changed:
+            changed.add(node)
+            node.meta["val"] = _converted(node.meta["val"], dtype)
+            continue
+        taken = node.op == "call_function" and allowed(node) and node not in wide and _takes(node, dtype)
+        for each in node.all_input_nodes:
+            if taken and _type(each) == torch.float32:
+                if not store(each, dtype):
+                    node.replace_input_with(each, _cast(node, each, dtype, made, each in wide.exact))
+            elif not taken and each in changed:
+                node.replace_input_with(each, _cast(node, each, torch.float32, made))
+        if taken:
+            changed.add(node)
+            node.meta["rewritten"] = True
+            node.meta["val"] = _converted(node.meta["val"], dtype)
+            node.args = tuple(dtype if each is torch.float32 else each for each in node.args)
+            node.kwargs = {name: dtype if each is torch.float32 else each for name, each in node.kwargs.items()}
+    graph.eliminate_dead_code()
 
 
 class _Wide:
     """The nodes that stay in float32; `exact` are those that depend on no data but integers and buffers."""
 
-    def __init__(self, module: torch.fx.GraphModule, mutable: Collection[str]) -> None:
-        self.exact: set[torch.fx.Node] = set()
+    def __init__(self, constants: Collection[torch.fx.Node]) -> None:
+        self.exact: set[torch.fx.Node] = set(constants)
         self._precise: set[torch.fx.Node] = set()
-        self._constants = {name for name, _ in module.named_buffers(remove_duplicate=False)} - set(mutable)
 
     def __contains__(self, node: torch.fx.Node) -> bool:
         return node in self.exact or node in self._precise
 
     def see(self, node: torch.fx.Node) -> None:
         """Decide on a node, after those before it."""
-        if node.op == "get_attr" and node.target in self._constants:
-            self.exact.add(node)
         if node.op != "call_function":
             return
         name = _name(node)
@@ -132,8 +150,7 @@ def _store(module: torch.fx.GraphModule, node: torch.fx.Node, dtype: torch.dtype
         return False
     owner, _, leaf = str(node.target).rpartition(".")
     parent = module.get_submodule(owner)
-    most = torch.finfo(dtype).max
-    value = getattr(parent, leaf).detach().clamp(-most, most).to(dtype)  # as in _cast
+    value = limited(getattr(parent, leaf).detach(), dtype)
     if leaf in dict(parent.named_parameters(recurse=False)):
         setattr(parent, leaf, torch.nn.Parameter(value, requires_grad=False))
     else:
@@ -142,25 +159,34 @@ def _store(module: torch.fx.GraphModule, node: torch.fx.Node, dtype: torch.dtype
     return True
 
 
+def limited(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor in another type. Finite numbers that the type does not have, such as -1e9 in a mask, become its
+    greatest or least one, not an infinity, of which softmax may make NaN."""
+    most = torch.finfo(dtype).max
+    return torch.where(value.isinf(), value, value.clamp(-most, most)).to(dtype)
+
+
 def _cast(
-    module: torch.fx.GraphModule,
     user: torch.fx.Node,
     node: torch.fx.Node,
     dtype: torch.dtype,
     made: dict[tuple[torch.fx.Node, torch.dtype], torch.fx.Node],
-    limited: bool = False,
+    exact: bool = False,
 ) -> torch.fx.Node:
-    """Return the conversion of a node's result, added before its first user. `limited`: numbers that the type does not
-    have, such as -1e9 in a mask, become its greatest or least one, not an infinity, of which softmax may make NaN."""
+    """Return the conversion of a node's result, added before its first user. `exact`: like `limited`."""
     if (node, dtype) not in made:
-        with module.graph.inserting_before(user):
+        with user.graph.inserting_before(user):
             given = node
-            if limited:
+            if exact:
                 most = torch.finfo(dtype).max
-                given = module.graph.call_function(torch.ops.aten.clamp.default, (node, -most, most))
-                given.meta = {**user.meta, "val": node.meta["val"]}
-                given.meta.pop("rewritten", None)
-            cast = module.graph.call_function(torch.ops.aten.to.dtype, (given, dtype))
+                infinite = user.graph.call_function(torch.ops.aten.isinf.default, (node,))
+                finite = user.graph.call_function(torch.ops.aten.clamp.default, (node, -most, most))
+                given = user.graph.call_function(torch.ops.aten.where.self, (infinite, node, finite))
+                for made_of in (infinite, finite, given):
+                    made_of.meta = {**user.meta, "val": node.meta["val"]}
+                    made_of.meta.pop("rewritten", None)
+                infinite.meta["val"] = _converted(node.meta["val"], torch.bool)
+            cast = user.graph.call_function(torch.ops.aten.to.dtype, (given, dtype))
         cast.meta = {**user.meta, "val": _converted(node.meta["val"], dtype)}
         cast.meta.pop("rewritten", None)
         made[node, dtype] = cast

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild_rules.backends.tensorrt.blob_reader import read_engine
+from modelbuild_rules.backends.tensorrt.blob_reader import describe, read_engine
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
 
@@ -103,3 +103,17 @@ def test_a_damaged_blob(tmp_path: Path, blob: bytes) -> None:
     (tmp_path / "blob").write_bytes(blob)
     with pytest.raises(ValueError):  # noqa: PT011  (each its own message)
         read_engine(tmp_path / "blob")
+
+
+@pytest.mark.parametrize(
+    ("precisions", "text"),
+    [
+        ((), "bytes for compute capability"),
+        (("float16", "tf32"), "bytes in float16, tf32 for compute capability"),
+    ],
+)
+def test_the_types_in_which_it_computes(tmp_path: Path, precisions: tuple[str, ...], text: str) -> None:
+    write_blob(tmp_path / "blob", Metadata(("x",), ("y",), precisions=precisions), memoryview(ENGINE))
+    found = describe(tmp_path / "blob", 0, (tmp_path / "blob").stat().st_size)
+    assert text in found.summary
+    assert found.facts["precisions"] == (list(precisions) or None)

@@ -213,8 +213,8 @@ def test_a_planted_fault_is_found(
 
     original = engine.lowered
 
-    def faulty(program: Any, settings: Any) -> Any:
-        module = original(program, settings)
+    def faulty(program: Any, settings: Any, precision: str) -> Any:
+        module = original(program, settings, precision)
         for node in module.graph.nodes:
             if node.target is torch.ops.aten.relu.default:
                 node.target = torch.ops.aten.sigmoid.default

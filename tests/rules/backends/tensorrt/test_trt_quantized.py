@@ -128,6 +128,17 @@ def test_an_engine_has_weights_of_8_bits(
     assert products(engine) == [("int8", "int8")]
 
 
+def test_half_precision_leaves_layers_of_8_bits(
+    quantized: Quantized, partition: Callable[..., Any], compiled: Mapping[str, Any], tmp_path: Path
+) -> None:
+    made = partition(quantized.program(), (torch.rand(1, CHANNELS, 6, 6),), tmp_path / "made", {"precision": "fp16"})
+    (part,) = made.plan
+    program, _ = read_partition(made.folder / "partitions" / part["id"])
+    engine = build(program, {**compiled, "precision": "fp16"})
+    assert engine.precisions == ("float32", "int8")
+    assert products(bytes(memoryview(engine.plan))) == [("int8", "int8")]
+
+
 def stored(engine: bytes, dtype: str) -> int:
     """Return the bytes of an engine's constants of a type."""
     return sum(int(match[1]) for match in _CONSTANT.finditer(engine) if match[2].decode() == dtype)

@@ -155,6 +155,21 @@ CASES: Mapping[str, Case] = {
     "embedding": (lambda: nn.Embedding(10, 8), lambda: (torch.arange(6)[None],), None),
     "topk": (lambda: Function(lambda x: torch.topk(x, 5)), lambda: (torch.randn(2, 20),), None),
     "sort": (lambda: Function(lambda x: torch.sort(x, dim=-1)), lambda: (torch.randn(2, 20),), None),
+    "scatter_number": (
+        lambda: Function(lambda x, i: (x.scatter(1, i, 2.5), (x > 0).scatter(0, i % 2, True))),
+        lambda: (torch.randn(2, 4), torch.arange(3).repeat(2, 1)),
+        None,
+    ),
+    "scatter_integer": (
+        lambda: Function(lambda x, i: (x.scatter(1, i, 7), x.sum().scatter(0, i[0, 0] * 0, 2))),
+        lambda: (torch.arange(8).view(2, 4), torch.arange(3).repeat(2, 1)),
+        None,
+    ),
+    "scatter_larger": (
+        lambda: Function(lambda x, i, values: x.scatter(1, i, values)),
+        lambda: (torch.randn(2, 4), torch.arange(3).repeat(2, 1), torch.randn(3, 6)),
+        None,
+    ),
     "gather": (
         lambda: Function(lambda x, i: x.scatter(1, i, x.gather(1, i) * 2)),
         lambda: (torch.randn(4, 8), torch.arange(3).repeat(4, 1)),
@@ -197,7 +212,16 @@ CASES: Mapping[str, Case] = {
     ),
 }
 
-SAMPLE = ("depthwise", "split_heads", "split_heads_rows", "transformer_block", "topk", "batch")
+SAMPLE = (
+    "depthwise",
+    "scatter_number",
+    "scatter_larger",
+    "split_heads",
+    "split_heads_rows",
+    "transformer_block",
+    "topk",
+    "batch",
+)
 
 
 @pytest.mark.parametrize(

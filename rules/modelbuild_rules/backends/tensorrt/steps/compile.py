@@ -27,7 +27,13 @@ def run(step: Step) -> None:
 def compile(program: Any, attributes: Mapping[str, Any], folder: Path, progress: Progress = ignore_progress) -> None:
     """Build a partition's engine and write its blob into an existing folder."""
     engine = build(program, attributes, progress)
-    metadata = Metadata(engine.inputs, engine.outputs, attributes["gpu"], platform=attributes["platform"])
+    metadata = Metadata(
+        engine.inputs,
+        engine.outputs,
+        attributes["gpu"],
+        platform=attributes["platform"],
+        precisions=engine.precisions,
+    )
     write_blob(folder / PROCESSED, metadata, engine.plan)
     write_named(folder, ())
     write_about(folder, read_header(bytes(memoryview(engine.plan)[:256])), attributes["compute_capabilities"])

@@ -31,6 +31,7 @@ class _TensorrtPartitioning(Partitioning):
     passes = (own_sizes,)
     on_gpu = True
     leaves_quantized = True
+    excluding = "torch_executed_ops"
     unrolls = 16
 
     def prepare(self, program: Any) -> Any:
@@ -66,12 +67,16 @@ class _TensorrtPartitioning(Partitioning):
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:
         """Return a partition as torch_tensorrt lowers it, and its tolerance."""
-        module = lowered(program, compilation_settings(attributes))
+        module = lowered(program, compilation_settings(attributes), attributes["precision"])
         # TensorRT's tensors have no strides; those of a decomposition may differ from those of the operator.
         for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
             node.target = torch.ops.aten.reshape.default
         module.recompile()
         return module, TOLERANCES.get(attributes["precision"], 0.0)
+
+    def at_fault(self, program: Any, works: Callable[[Any], bool]) -> list[str]:
+        """Return the first node with which a partition does not work, or the nodes before the first that works."""
+        return nodes_at_fault(program, works)
 
     def refusal(self, partitioner: TensorrtPartitioner, node: Any) -> str:
         """Return why the partitioner did not take a node."""

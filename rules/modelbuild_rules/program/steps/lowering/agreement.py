@@ -1,13 +1,15 @@
 """Check that a partitioned program computes the same as the original, both in eager mode on example inputs.
 
 Each partition runs twice on the results of the nodes before it: as its backend's compiler receives it, and as its
-original nodes. So a difference is due to the partition, and the message names it.
+original nodes. So a difference is due to the partition, and the message names it, its first wrong node, and the
+attribute that leaves the node to the next backend. Results that depend on a choice between nearly equal values, such as
+topk's indices, are compared as sets (model/steps/calls/differences.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
@@ -16,9 +18,20 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
+from modelbuild_rules.model.steps.calls.differences import equal_choices
+from modelbuild_rules.model.steps.calls.facts import comparison
+from modelbuild_rules.program.steps.lowering.delegation import op_name
+from modelbuild_rules.program.steps.lowering.node_names import named, origin
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 
-Eager = Callable[..., Any]
+
+class Compiler(NamedTuple):
+    """A backend of a stack, with the attributes of its table."""
+
+    backend: Partitioning
+    attributes: Mapping[str, Any]
+
 
 TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 """The maximum difference, relative to a result's greatest magnitude, of a program that computes in the type."""
@@ -27,25 +40,25 @@ TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, tor
 def check_agreement(
     original: ExportedProgram,
     partitioned: ExportedProgram,
-    compiled: Callable[[str, ExportedProgram], tuple[Eager, float] | None],
+    backend: Callable[[str], Compiler],
     inputs: Sequence[torch.Tensor],
 ) -> None:
     """Raise StepError if a partition, or the whole program, computes different results.
 
     partitioned  the edge program whose delegates are placeholders
-    compiled     returns for a partition (id, program) its form in the compiler and that form's minimum tolerance; None
-                 if the form is the same program
+    backend      returns the backend of a partition by id
     """
     with torch.no_grad():
         results = _user_outputs(
-            partitioned, _Partitioned(partitioned.graph_module, compiled).run(*flat_inputs(partitioned, inputs))
+            partitioned, _Partitioned(partitioned.graph_module, backend).run(*flat_inputs(partitioned, inputs))
         )
         expected = pytree.tree_leaves(original.module(check_guards=False)(*[each.clone() for each in inputs]))
     precision = _precision(original)
+    choices = comparison(original)["choices"]
     for place, (result, wanted) in enumerate(zip(results, expected, strict=True)):
         if not isinstance(wanted, torch.Tensor) or result.shape != wanted.shape:
             continue  # the number of rows may depend on the last bit of a comparison
-        difference = _difference(result, wanted, precision)
+        difference = _difference(result, wanted, precision, choices[place])
         if difference:
             raise StepError(
                 f"output {place} of the partitioned program differs from the model's on example inputs: {difference}"
@@ -53,28 +66,75 @@ def check_agreement(
 
 
 class _Partitioned(torch.fx.Interpreter):
-    def __init__(self, module: torch.fx.GraphModule, compiled: Callable[..., Any]) -> None:
+    def __init__(self, module: torch.fx.GraphModule, backend: Callable[[str], Compiler]) -> None:
         super().__init__(module)
-        self._compiled = compiled
+        self.extra_traceback = False  # torch would add the delegate's call to the message of a StepError
+        self._backend = backend
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is not executorch_call_delegate:
             return super().call_function(target, args, kwargs)
         module, *given = args
         program = module.original_module
-        results = list(torch.fx.Interpreter(program.graph_module).run(*flat_inputs(program, given)))
+        tensors = _Tensors(program.graph_module)
+        results = list(tensors.run(*flat_inputs(program, given)))
         id = partition_of(module.processed_bytes) or ""
-        other = self._compiled(id, program)
-        if other is not None:
-            eager, least = other
-            for place, (wanted, result) in enumerate(zip(results, pytree.tree_leaves(eager(*given)), strict=True)):
-                difference = _difference(result, wanted, max(least, _precision(program)))
-                if difference:
-                    raise StepError(
-                        f"output {place} of partition {id}, as {module.backend_id} compiles it, differs from that of"
-                        f" its {_count(program)} nodes on example inputs: {difference}"
-                    )
+        compiler = self._backend(id)
+        difference = _compiled_difference(program, results, given, compiler)
+        if difference:
+            raise StepError(
+                f"output {difference[0]} of partition {id}, as {module.backend_id} compiles it, differs from that of"
+                f" its {_count(program)} nodes on example inputs: {difference[1]}"
+                f"{_first_wrong(program, tensors.by_name, compiler)}"
+            )
         return results
+
+
+class _Tensors(torch.fx.Interpreter):
+    """Keeps the result of each node in `by_name`."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.by_name: dict[str, Any] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = self.by_name[n.name] = super().run_node(n)
+        return result
+
+
+def _compiled_difference(
+    program: ExportedProgram, results: Sequence[Any], given: Sequence[Any], compiler: Compiler
+) -> tuple[int, str] | None:
+    """Return the first output that differs in the compiler's form of a partition, and how; None if none does."""
+    form = compiler.backend.eager(program, compiler.attributes)
+    if form is None:
+        return None
+    eager, least = form
+    tolerance = max(least, _precision(program))
+    choices = comparison(program)["choices"]
+    found = pytree.tree_leaves(eager(*given))
+    for place, (wanted, result, chosen) in enumerate(zip(results, found, choices, strict=True)):
+        difference = _difference(result, wanted, tolerance, chosen)
+        if difference:
+            return place, difference
+    return None
+
+
+def _first_wrong(program: ExportedProgram, tensors: Mapping[str, Any], compiler: Compiler) -> str:
+    """Return the first node of a partition with which it differs, and the way to leave it out; '' if none is found."""
+
+    def agrees(part: ExportedProgram) -> bool:
+        given = [tensors[name] for name in part.graph_signature.user_inputs]
+        results = list(torch.fx.Interpreter(part.graph_module).run(*flat_inputs(part, given)))
+        return _compiled_difference(part, results, given, compiler) is None
+
+    names = compiler.backend.at_fault(program, agrees)[:1]
+    nodes = {node.name: node for node in program.graph.nodes}
+    return "".join(
+        f"; the first wrong node is {named(name, origin(nodes[name]))} ({op_name(nodes[name])});"
+        f' {compiler.backend.excluding} = ["{op_name(nodes[name])}"] leaves it to the next backend'
+        for name in names
+    )
 
 
 def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
@@ -98,10 +158,23 @@ def _precision(program: ExportedProgram) -> float:
     return max((tolerance for dtype, tolerance in TOLERANCES.items() if dtype in dtypes), default=0.0)
 
 
-def _difference(result: Any, wanted: Any, least: float) -> str:
-    """Return how two results differ, as text; '' if they are equal within tolerance."""
+def _difference(result: Any, wanted: Any, least: float, chosen: bool) -> str:
+    """Return how two results differ, as text; '' if they are equal within tolerance. `chosen`: they depend on a choice
+    between values that may be nearly equal."""
     if not isinstance(wanted, torch.Tensor):
         return "" if result == wanted else f"{result}, expected {wanted}"
+    difference = _tensor_difference(result, wanted, least)
+    if not difference or not chosen or result.dtype != wanted.dtype or wanted.is_complex():
+        return difference
+    tolerance = max(least, TOLERANCES.get(wanted.dtype, 0.0))
+    return "" if equal_choices(_array(result), _array(wanted), tolerance) else difference
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+
+
+def _tensor_difference(result: Any, wanted: torch.Tensor, least: float) -> str:
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return f"{_type(result)}, expected {_type(wanted)}"
     if not wanted.dtype.is_floating_point:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +22,7 @@ class Partitioning:
     on_gpu       true if its partitions run on a GPU
     leaves_quantized
                  true if it leaves operators on quantized values to the backends after it in a stack
+    excluding    the attribute of its table with operators to leave to the next backend
     unrolls      the most steps of a recurrent net that are unrolled if it is the first of a stack. By default few: the
                  program then needs no kernel library and runs on any runtime of ExecuTorch
     """
@@ -31,6 +32,7 @@ class Partitioning:
     passes: tuple[Any, ...] = ()
     on_gpu: bool = False
     leaves_quantized: bool = False
+    excluding: str = "exclude_ops"
     unrolls: int = 4
 
     def common(self, attributes: Mapping[str, Any]) -> str:
@@ -82,6 +84,11 @@ class Partitioning:
         """Return a partition's form in the compiler, to run in eager mode, and its tolerance; None if the form is the
         partition itself."""
         return None
+
+    def at_fault(self, program: Any, works: Callable[[Any], bool]) -> Sequence[str]:
+        """Return the first nodes with which a partition does not work, by asking `works` of parts of it, where `eager`
+        returns another form; none if they are not found."""
+        return ()
 
     def refusal(self, partitioner: Any, node: Any) -> str:
         """Return why the partitioner did not take a node for which `refusals` has no reason."""

@@ -4,8 +4,8 @@ The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py), so 
 programs; backends/tensorrt/blob_reader.py reads it. All numbers are little-endian: magic (TR01, or TR02 if results
 share memory with inputs), offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16),
 size of the engine (u64), one byte 1, seven zero bytes; then JSON, padding, the engine. The JSON's field
-serialized_metadata, a pickle of Python objects that no runtime needs, is left empty. The field "declared" is
-modelbuild's own (runtime/tensorrt/declared.hpp).
+serialized_metadata, a pickle of Python objects that no runtime needs, is left empty. The fields
+"declared" (runtime/tensorrt/declared.hpp) and "precisions" are modelbuild's own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Metadata:
     platform         "linux_x86_64"
     aliased          (output, input, kind) of results that share the memory of an input
     declared         facts about an engine from elsewhere, which the runtime compares with the engine; None for others
+    precisions       the types that its layers compute in, if known
     """
 
     inputs: tuple[str, ...]
@@ -38,6 +39,7 @@ class Metadata:
     platform: str = "linux_x86_64"
     aliased: tuple[tuple[str, str, str], ...] = ()
     declared: Mapping[str, Any] | None = None
+    precisions: tuple[str, ...] = ()
 
     def json(self) -> bytes:
         """Return the metadata as JSON, with fields in torch_tensorrt's order."""
@@ -51,7 +53,8 @@ class Metadata:
             "target_platform": self.platform,
         }
         declared = {} if self.declared is None else {"declared": self.declared}
-        return json.dumps(described | declared, separators=(",", ":")).encode()
+        computes = {"precisions": self.precisions} if self.precisions else {}
+        return json.dumps(described | declared | computes, separators=(",", ":")).encode()
 
 
 def write_blob(path: Path, metadata: Metadata, engine: Any) -> None:

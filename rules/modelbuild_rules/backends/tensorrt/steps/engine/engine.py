@@ -35,11 +35,13 @@ _LAYER = re.compile(r"\[aten_ops\.(\w+)\.(\w+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A serialized engine (a buffer), and its bindings in the order of the partition's inputs and outputs."""
+    """A serialized engine (a buffer), its bindings in the order of the partition's inputs and outputs, and the
+    floating-point and 8-bit types that its layers compute in: "tf32" is float32 with products in TF32."""
 
     plan: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    precisions: tuple[str, ...]
 
 
 class ConversionError(StepError):
@@ -60,7 +62,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
     builds_for = capability_setter(attributes["flavour"], attributes["compute_capabilities"], trt)
     metas = {node.name: node.meta for node in program.graph.nodes if node.op == "placeholder"}
     shapes = [metas[name].get(PROFILES) for name in program.graph_signature.user_inputs]
-    module = lowered(program, settings)
+    module = lowered(program, settings, attributes["precision"])
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     results = next(iter(reversed(module.graph.nodes))).args[0]
     specs = [_input(torch_tensorrt, node.meta["val"], each) for node, each in zip(inputs, shapes, strict=True)]
@@ -88,7 +90,20 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
         raise StepError(f"TensorRT made an engine with bindings {names[0]} to {names[1]}")
     if attributes["flavour"] == "rtx":
         order_bindings(plan, (*names[0], *names[1]))
-    return Engine(plan, *names)
+    return Engine(plan, *names, _precisions(interpreter.ctx.net, config, trt))
+
+
+def _precisions(network: Any, config: Any, trt: Any) -> tuple[str, ...]:
+    names = {
+        trt.float16: "float16",
+        trt.bfloat16: "bfloat16",
+        trt.float32: "tf32" if config.get_flag(trt.BuilderFlag.TF32) else "float32",
+        trt.int8: "int8",
+        trt.fp8: "float8",
+    }
+    layers = [network.get_layer(number) for number in range(network.num_layers)]
+    tensors = [each.get_output(place) for each in layers for place in range(each.num_outputs)]
+    return tuple(sorted({names[each.dtype] for each in tensors if each.dtype in names}))
 
 
 def _operator_at_fault(errors: str) -> Any:

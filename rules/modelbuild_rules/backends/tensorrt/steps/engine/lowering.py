@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
+from modelbuild_rules.backends.tensorrt.steps.engine.half_precision import HALVES, in_half_precision
 from modelbuild_rules.backends.tensorrt.steps.engine.sums import subtract_negatives
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import PENDING
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
@@ -18,16 +19,23 @@ aten = torch.ops.aten
 
 
 def decompositions(settings: Any) -> dict[Any, Any]:
-    """Return torch_tensorrt's decompositions, with changes for views, one-dimensional topk and sort, index_put, and
-    operands of unequal ranks."""
+    """Return torch_tensorrt's decompositions, with changes for views, one-dimensional topk and sort, index_put,
+    scatter, and operands of unequal ranks."""
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
     table = get_decompositions(settings.enable_experimental_decompositions, settings.decompose_attention)
     # Views have converters; their decompositions are copies, with fewer converters.
     table.pop(aten.view.default, None)
     ranks = {operator: _of_equal_ranks(operator) for operator in _ELEMENTWISE if operator not in table}
-    own = {aten.topk.default: _topk, aten.sort.default: _sort, aten.index_put.default: _index_put}
-    return {**table, **ranks, **own, aten.addmm.default: _addmm}
+    own = {
+        aten.addmm.default: _addmm,
+        aten.index_put.default: _index_put,
+        aten.scatter.src: _scatter,
+        aten.scatter.value: _scatter_number,
+        aten.sort.default: _sort,
+        aten.topk.default: _topk,
+    }
+    return {**table, **ranks, **own}
 
 
 _ELEMENTWISE = (
@@ -120,15 +128,36 @@ def _index_put(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, ac
     return first.movedim(0, place)
 
 
+def _scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
+    """Decompose a scatter of a part of a tensor: TensorRT's layer needs one value for each index."""
+    if x.dim() == 0:
+        return aten.scatter.src(x.unsqueeze(0), 0, _of_rank(index, 1), _of_rank(source, 1)).squeeze(0)
+    if index.dim() != x.dim() or source.dim() != x.dim():
+        return NotImplemented
+    part = source
+    for place, size in enumerate(index.shape):
+        if source.shape[place] != size:
+            part = aten.slice.Tensor(part, place, 0, size)
+    return NotImplemented if part is source else aten.scatter.src(x, dim, index, part)
+
+
+def _scatter_number(x: torch.Tensor, dim: int, index: torch.Tensor, number: Any) -> Any:
+    """Decompose a scatter of a number, of which the converter makes float64."""
+    return aten.scatter.src(x, dim, index, torch.full(index.shape, number, dtype=x.dtype, device=x.device))
+
+
 @composite_operators_found_once()
-def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:
+def lowered(program: ExportedProgram, settings: Any, precision: str) -> torch.fx.GraphModule:
     """Return the graph for torch_tensorrt's interpreter. Its inputs are the program's user inputs."""
     from torch_tensorrt.dynamo.lowering import post_lowering, pre_export_lowering
 
     forget_pending_sizes([node.meta.get("val") for node in program.graph.nodes])
     logging.disable(logging.WARNING)
     try:
-        aten = pre_export_lowering(aten_program(program), settings).run_decompositions(decompositions(settings))
+        whole = aten_program(program)
+        if precision in HALVES:
+            whole = in_half_precision(whole, HALVES[precision])
+        aten = pre_export_lowering(whole, settings).run_decompositions(decompositions(settings))
         return subtract_negatives(post_lowering(aten.module(check_guards=False), settings))
     finally:
         logging.disable(logging.NOTSET)

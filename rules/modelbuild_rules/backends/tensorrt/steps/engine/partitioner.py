@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import INNER_PROFILES, PROFILES
+from modelbuild_rules.backends.tensorrt.steps.engine.half_precision import HALVES, computes_in_float32
 from modelbuild_rules.backends.tensorrt.steps.engine.profiles import profiles_of, shapes_of
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
@@ -48,6 +49,7 @@ class TensorrtPartitioner(Partitioner):
         self.refused = support.refused
         if self._attributes["require_full_compilation"]:
             _require_all(program, partitions, support)
+        _require_effect(self._attributes["precision"], partitions)
         profiles = profiles_of(program, self._attributes["optimization_profiles"]) if partitions else []
         device = CompileSpec("target_device", self._attributes["target_device"].encode())
         specs = {}
@@ -64,6 +66,16 @@ class TensorrtPartitioner(Partitioner):
                     node.meta[INNER_PROFILES] = shapes_of(node.meta["val"], profiles)
         _tag_constants(program)
         return PartitionResult(tagged_exported_program=program, partition_tags=specs)
+
+
+def _require_effect(precision: str, partitions: list[list[torch.fx.Node]]) -> None:
+    """Raise StepError if half precision is asked of operators that do not compute in float32."""
+    nodes = [node for nodes in partitions for node in nodes]
+    if precision in HALVES and nodes and not any(map(computes_in_float32, nodes)):
+        raise StepError(
+            f'precision = "{precision}" has no effect: no operator that TensorRT takes computes in float32;'
+            ' expected "fp32" or "tf32"'
+        )
 
 
 def _require_all(program: ExportedProgram, partitions: list[list[torch.fx.Node]], support: Support) -> None:

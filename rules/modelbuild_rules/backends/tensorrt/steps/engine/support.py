@@ -23,6 +23,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_graph
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
+from modelbuild_rules.program.steps.lowering.delegation import op_name
 from modelbuild_rules.program.steps.lowering.rewrites.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"
@@ -59,7 +60,9 @@ class Support(OperatorSupportBase):
                 node.meta["val"] = node.meta["val"][0]
         for node in program.graph.nodes:
             if node.op == "call_function":
-                why = self._why_not(self._aten[node.name])
+                # In delegation.json, operators have the names of the edge dialect, such as permute_copy.
+                listed = f"torch.ops.{op_name(node)}" in settings.torch_executed_ops
+                why = EXCLUDED if listed else self._why_not(self._aten[node.name])
                 if why:
                     self.refused[node.name] = why
         self._graph = graph
