@@ -44,15 +44,15 @@ CLOSE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-4, torch.f
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an attempt: "right", "refused", "wrong", "cannot run", "killed" or "internal error", and a line
-    about it."""
+    """The result of an attempt, and a line about it: "right"; "refused" by a step that makes the program, or
+    "refused by verify", which compares it with its model; "wrong", "cannot run", "killed" or "internal error"."""
 
     word: str
     why: str = ""
 
     @property
     def is_fault(self) -> bool:
-        return self.word not in ("right", "refused")
+        return self.word not in ("right", "refused", "refused by verify")
 
 
 class _Ended(Exception):
@@ -252,8 +252,8 @@ def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path, runtime: Path) 
         word, problem = "cannot run", str(error).splitlines()[0].replace(f"{pte}: ", "")
     if not word:
         return Outcome("right")
-    word = "refused" if number == 0 else word
-    return Outcome(word, f"{'verify: ' * (number == 0)}call {number + 1} of {len(kind.calls)}: {problem}"[:300])
+    word = "refused by verify" if number == 0 else word
+    return Outcome(word, f"call {number + 1} of {len(kind.calls)}: {problem}"[:300])
 
 
 def _difference(kind: Kind, call: Call, found: Sequence[Any], wanted: Sequence[Any]) -> str:

@@ -11,7 +11,15 @@ from pathlib import Path
 from tests.conformance.attempt import STACKS
 
 FILE = Path(__file__).with_name("outcomes.txt")
-LETTERS = {"right": ".", "refused": "r", "wrong": "W", "cannot run": "C", "killed": "K", "internal error": "I"}
+LETTERS = {
+    "right": ".",
+    "refused": "r",
+    "refused by verify": "v",
+    "wrong": "W",
+    "cannot run": "C",
+    "killed": "K",
+    "internal error": "I",
+}
 HEAD = "\t".join(["# name", *STACKS, ", ".join(f"{letter} {word}" for word, letter in LETTERS.items())])
 
 Row = Mapping[str, str]
