@@ -235,7 +235,8 @@ def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Pat
 
 
 def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path, runtime: Path) -> Outcome:
-    """Run a program. The verification of a build makes the first call, the example, too, and refuses what it finds."""
+    """Run a program. The verification of a build makes the first call, the example, too, and one of the least sizes; it
+    refuses what it finds."""
     from modelbuild_runtime import InputError, ProgramError, load
     from modelbuild_runtime.native.library import library_file
 
@@ -252,8 +253,13 @@ def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path, runtime: Path) 
         word, problem = "cannot run", str(error).splitlines()[0].replace(f"{pte}: ", "")
     if not word:
         return Outcome("right")
-    word = "refused by verify" if number == 0 else word
+    word = "refused by verify" if number == 0 or _is_least(kind, kind.calls[number]) else word
     return Outcome(word, f"call {number + 1} of {len(kind.calls)}: {problem}"[:300])
+
+
+def _is_least(kind: Kind, call: Call) -> bool:
+    """Return whether a call has the least sizes."""
+    return bool(kind.dynamic) and all(call[i].shape[axis] == least for (i, axis), (least, _) in kind.dynamic.items())
 
 
 def _difference(kind: Kind, call: Call, found: Sequence[Any], wanted: Sequence[Any]) -> str:

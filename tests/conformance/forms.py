@@ -224,6 +224,21 @@ def _two_conds(x: Tensor) -> tuple[Tensor, Tensor]:
     return a + b, a
 
 
+def _nested_conds(x: Tensor) -> tuple[Tensor, Tensor]:
+    a = torch.cond(x.sum() > 0, lambda v: _two_conds(v)[0], lambda v: v - 1, (x,))
+    b = torch.cond(x.mean() > 1, lambda v: v + 3, lambda v: _two_conds(v)[0], (x,))
+    return a, b
+
+
+def _chained_conds(x: Tensor) -> tuple[Tensor, ...]:
+    a = torch.cond(x.sum() > 0, lambda v: v * 2, lambda v: v - 1, (x,))
+    b = torch.cond(a.mean() > 1, lambda v, w: v + w, lambda v, w: v * w, (x, a))
+    c = torch.cond(b.sum() > 0, lambda v, w: v - w, lambda v, w: v * w + 1, (a, b))
+    return a, b, c
+
+
+form("nested conds", _nested_conds, (n(3, 4).abs(),), (-n(3, 4).abs(),))
+form("chained conds", _chained_conds, (n(3, 4).abs(),), (-n(3, 4).abs(),))
 form("two conds", _two_conds, (n(3, 4).abs(),), (-n(3, 4).abs(),))
 form("shift left", lambda x: x << 3, (torch.arange(6, dtype=torch.uint8),))
 form("vmap", lambda x: torch.vmap(lambda v: v @ v)(x), (n(3, 4),))

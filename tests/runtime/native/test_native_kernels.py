@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -301,6 +302,39 @@ CASES = {
         )
         for rows, columns in ((1, 1), (3, 2), (7, 5), (9, 4))
     },
+    **{
+        f"{name}_{case}": Case(f"aten::{name}", (), [(inputs,)], tolerance=1e-5)
+        for name in ("erfc", "erfinv", "lgamma", "digamma", "i0", "special_i0e", "signbit")
+        for case, inputs in (
+            ("odd", torch.tensor([-2.5, -0.0, 0.0, 0.95, -0.3, 1.0, NAN, -NAN, math.inf, -math.inf, 30.0, 60.0])),
+            ("int", torch.arange(-3, 12)),
+            ("half", uniform(9).half()),
+        )
+    },
+    "frexp": Case("aten::frexp", (), [(torch.tensor([-2.5, -0.0, 0.95, NAN, math.inf, 1e-40, 3e38]),)]),
+    **{
+        name: Case(
+            f"aten::{name}",
+            (),
+            [(torch.tensor([[1.5], [-0.0], [NAN], [-math.inf]]), torch.tensor([1.0, -0.0, -NAN, -3.0, math.inf]))],
+        )
+        for name in ("copysign", "nextafter")
+    },
+    **{
+        f"logcumsumexp_{dimension}": Case(
+            "aten::logcumsumexp",
+            (dimension,),
+            [(uniform(count, 5, 3).mul(300),) for count in (4, 0, 9)],
+            ({0: "n"},),
+            tolerance=1e-5,
+        )
+        for dimension in (0, -1)
+    },
+    "logcumsumexp_infinite": Case(
+        "aten::logcumsumexp", (0,), [(torch.tensor([-math.inf, -math.inf, 1.0, math.inf, math.inf, NAN, 1.0]),)]
+    ),
+    "max_pool3d_int": Case("aten::max_pool3d_with_indices", ([2, 2, 2],), [(numbers(2, 4, 4, 4) - 99,)]),
+    "avg_pool3d_int": Case("aten::avg_pool3d", ([2, 2, 2],), [(numbers(2, 4, 4, 4) - 9,)]),
     "adaptive_max_pool2d_float64": Case(
         "aten::adaptive_max_pool2d", ([2, 3],), [(uniform(2, 4, 5, kind=torch.float64),)]
     ),
@@ -323,6 +357,8 @@ QUICK = frozenset(
         "cummax_0",
         "searchsorted_right_rows",
         "avg_pool3d_2",
+        "digamma_odd",
+        "nextafter",
     }
 )
 

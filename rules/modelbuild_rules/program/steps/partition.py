@@ -57,6 +57,7 @@ from modelbuild_rules.program.steps.lowering.portable import (
 )
 from modelbuild_rules.program.steps.lowering.rewrites import slices
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
+from modelbuild_rules.program.steps.lowering.rewrites.conditions import keep_results
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import without_repetition
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.rewrites.equivalents import with_equivalents
@@ -105,6 +106,7 @@ def run(step: Step) -> None:
     check_allowed(facts, rest and rest["attributes"]["ops"], rest is not None)
     check_dtypes(edge.exported_program().graph_module, facts)
     initialize_buffers(edge.exported_program())
+    keep_results(edge.exported_program().graph_module)
     external = bool(step.params["external_weights"])
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):

@@ -49,6 +49,27 @@ WRONG: dict[str, Case] = {
     "to": (lambda x: x.to(torch.float64, non_blocking=True), (IMAGE,)),
     "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x, 2), (IMAGE.half(),)),
     "max_pool3d": (lambda x: F.max_pool3d(x, 2, return_indices=True), (VOLUME.bfloat16(),)),
+    **{
+        f"scatter_reduce of bool by {reduce}": (
+            lambda x, i, s, reduce=reduce: x.scatter_reduce(0, i, s, reduce),
+            (WHOLE[:3] > 0, PLACES, WHOLE[3:] > 5),
+        )
+        for reduce in ("amax", "amin", "prod")
+    },
+    "indices of int32": (
+        lambda x, i: (x.gather(0, i), x.scatter(0, i, x), x.scatter(0, i, 2.0), x.scatter_add(0, i, x)),
+        (X, (PLACES - 2).abs().int()),
+    ),
+    "grid_sampler_3d": (
+        lambda x, grid: F.grid_sample(x, grid, align_corners=True),
+        (VOLUME.half(), torch.tensor([[[[[-1, 1, -1], [1, 1, 1]]]]]).half()),
+    ),
+    "products without depth": (
+        lambda x, y: (x @ y, x[None] @ y[None], torch.addmm(y.sum(0), x, y)),
+        (torch.rand(2, 0), torch.rand(0, 3)),
+    ),
+    "a number": (lambda x: (x.sum(0), x.sum(-1, True), x.cumsum(0), x.unfold(0, 1, 1)), (X[0],)),
+    "copysign of whole numbers": (torch.copysign, (WHOLE, X[:6])),
     "gradients of max_pool2d": (
         lambda grad, x, indices: aten.max_pool2d_with_indices_backward(
             grad, x, [2, 2], [2, 2], [0, 0], [1, 1], False, indices
@@ -79,6 +100,18 @@ WITHOUT_KERNEL: dict[str, Case] = {
     "scatter of a number": (lambda x, i: x.scatter(0, i, 2.0, reduce="multiply"), (torch.rand(4), PLACES)),
     "put": (lambda x, i, s: x.put(i, s, accumulate=True), (torch.rand(2, 3), PLACES - 1, torch.rand(3))),
     "nonzero_static": (lambda x: torch.nonzero_static(x, size=7), (WHOLE.reshape(2, 3),)),
+    "diagonal_scatter": (
+        lambda x, s: (x.diagonal_scatter(s, 1), x.diagonal_scatter(s, -1, 1, 0)),
+        (torch.rand(4, 4), torch.rand(3)),
+    ),
+    "diagonal_scatter of three dimensions": (
+        lambda x, s: x.diagonal_scatter(s, 0, -1, 0),
+        (torch.rand(4, 5, 3), torch.rand(5, 3)),
+    ),
+    "as_strided_scatter": (
+        lambda x, s: torch.as_strided_scatter(x, s, (2, 3), (4, 2), 1),
+        (torch.rand(4, 4), torch.rand(2, 3)),
+    ),
     "median": (torch.median, (torch.tensor([4.0, 1.0, 3.0, 2.0]),)),
     "nanmedian": (torch.nanmedian, (X,)),
     "nanmedian along a dimension": (
@@ -101,9 +134,9 @@ def test_the_forms_compute_the_same(name: str) -> None:
     assert not {node.target for node in made.graph.nodes} & {*FORMS, aten.addmv.default}
 
 
-@pytest.mark.parametrize("function", [torch.erfc, lambda x: torch.diagonal_scatter(x, x[0])])
+@pytest.mark.parametrize("function", [torch.erfc, lambda x: torch.igamma(x, x)])
 def test_a_decomposition_without_kernels_is_not_used(function: Callable[..., Any]) -> None:
     program = export(of_function(function)(), (torch.rand(3, 3),))
     names = [node.name for node in program.graph.nodes]
-    made = with_forms(program, names, [aten.erfc.default, aten.diagonal_scatter.default], nested=False)
-    assert {aten.erfc.default, aten.diagonal_scatter.default} & {node.target for node in made.graph.nodes}
+    made = with_forms(program, names, [aten.erfc.default, aten.igamma.default], nested=False)
+    assert {aten.erfc.default, aten.igamma.default} & {node.target for node in made.graph.nodes}

@@ -95,7 +95,7 @@ void greatest(const T* plane, const std::array<Range, 3>& ranges, const std::arr
               std::int64_t rows, std::int64_t columns, T& value, std::int64_t& index) {
   const auto at = [&](std::int64_t t, std::int64_t y, std::int64_t x) { return (t * rows + y) * columns + x; };
   index = at(ranges[0].begin, ranges[1].begin, ranges[2].begin);
-  value = -std::numeric_limits<T>::infinity();
+  value = plane[index];
   for (std::int64_t t = ranges[0].begin; t < ranges[0].end; t += step[0]) {
     for (std::int64_t y = ranges[1].begin; y < ranges[1].end; y += step[1]) {
       for (std::int64_t x = ranges[2].begin; x < ranges[2].end; x += step[2]) {
@@ -125,7 +125,7 @@ void max_pool3d(KernelRuntimeContext& context, Arguments arguments) {
   const auto sizes = sizes_of(self, axes);
   MB_CHECK(context, resize(out, sizes) && resize(indices, sizes), "out: no room for the result");
   MB_CHECK(context, row_major(self) && row_major(out) && row_major(indices), "expected row-major order");
-  const bool known = with_float(self.scalar_type(), [&](auto type) {
+  const bool known = with_any(self.scalar_type(), [&](auto type) {
     using T = decltype(type);
     each_window(self, axes, [&](std::int64_t number, std::int64_t start, const std::array<std::int64_t, 3>& place) {
       std::array<Range, 3> ranges{};
@@ -141,7 +141,7 @@ void max_pool3d(KernelRuntimeContext& context, Arguments arguments) {
                indices.mutable_data_ptr<std::int64_t>()[number]);
     });
   });
-  MB_CHECK(context, known, "self: expected float32 or float64");
+  MB_CHECK(context, known, "self: expected numbers");
 }
 
 void avg_pool3d(KernelRuntimeContext& context, Arguments arguments) {
@@ -157,7 +157,7 @@ void avg_pool3d(KernelRuntimeContext& context, Arguments arguments) {
   MB_CHECK(context, out.scalar_type() == self.scalar_type(), "out: expected the type of the input");
   MB_CHECK(context, resize(out, sizes_of(self, axes)), "out: no room for the result");
   MB_CHECK(context, row_major(self) && row_major(out), "expected row-major order");
-  const bool known = with_float(self.scalar_type(), [&](auto type) {
+  const bool known = with_any(self.scalar_type(), [&](auto type) {
     using T = decltype(type);
     each_window(self, axes, [&](std::int64_t number, std::int64_t start, const std::array<std::int64_t, 3>& place) {
       std::array<Range, 3> ranges{};
@@ -171,18 +171,18 @@ void avg_pool3d(KernelRuntimeContext& context, Arguments arguments) {
         ranges[i] = {std::max<std::int64_t>(begin, 0), std::min(end, axis.input)};
         inside *= std::max<std::int64_t>(ranges[i].end - ranges[i].begin, 0);
       }
-      T sum = 0;
+      std::conditional_t<std::is_integral_v<T>, std::int64_t, Sum<T>> sum = 0;
       for (std::int64_t t = ranges[0].begin; t < ranges[0].end; ++t) {
         for (std::int64_t y = ranges[1].begin; y < ranges[1].end; ++y) {
           const T* row = self.const_data_ptr<T>() + start + (t * axes[1].input + y) * axes[2].input;
-          for (std::int64_t x = ranges[2].begin; x < ranges[2].end; ++x) sum += row[x];
+          for (std::int64_t x = ranges[2].begin; x < ranges[2].end; ++x) sum += static_cast<decltype(sum)>(row[x]);
         }
       }
       const std::int64_t count = divisor ? *divisor : padded ? whole : inside;
-      out.mutable_data_ptr<T>()[number] = inside == 0 ? T{0} : sum / static_cast<T>(count);
+      out.mutable_data_ptr<T>()[number] = inside == 0 ? T{0} : static_cast<T>(sum / static_cast<decltype(sum)>(count));
     });
   });
-  MB_CHECK(context, known, "self: expected float32 or float64");
+  MB_CHECK(context, known, "self: expected numbers");
 }
 
 void adaptive_max_pool2d(KernelRuntimeContext& context, Arguments arguments) {
@@ -206,7 +206,7 @@ void adaptive_max_pool2d(KernelRuntimeContext& context, Arguments arguments) {
   const auto range = [](std::int64_t place, std::int64_t parts, std::int64_t size) {
     return Range{place * size / parts, ((place + 1) * size + parts - 1) / parts};
   };
-  const bool known = with_float(self.scalar_type(), [&](auto type) {
+  const bool known = with_any(self.scalar_type(), [&](auto type) {
     using T = decltype(type);
     std::int64_t number = 0;
     for (std::int64_t plane = 0; plane < self.numel(); plane += rows * columns) {
@@ -219,7 +219,7 @@ void adaptive_max_pool2d(KernelRuntimeContext& context, Arguments arguments) {
       }
     }
   });
-  MB_CHECK(context, known, "self: expected float32 or float64");
+  MB_CHECK(context, known, "self: expected numbers");
 }
 
 const Registration kMaxPool3d("aten::max_pool3d_with_indices.out", max_pool3d);

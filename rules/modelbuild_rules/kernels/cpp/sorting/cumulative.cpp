@@ -1,5 +1,9 @@
-// aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor, and
+// aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor,
+// aten::logcumsumexp(Tensor self, int dim) -> Tensor, and
 // aten::cummax, aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices).
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "kernel.hpp"
@@ -53,6 +57,38 @@ void cumprod(KernelRuntimeContext& context, Arguments arguments) {
   MB_CHECK(context, supported, "dtype: expected float32, int64 or the type of the input");
 }
 
+// Returns the logarithm of the sum of two exponentials.
+double log_of_sum(double x, double y) {
+  if (std::isnan(x) || std::isnan(y)) return std::numeric_limits<double>::quiet_NaN();
+  if (x == y && std::isinf(x)) return x;  // their difference is NaN
+  return std::max(x, y) + std::log1p(std::exp(-std::fabs(x - y)));
+}
+
+void logcumsumexp(KernelRuntimeContext& context, Arguments arguments) {
+  const Tensor& self = arguments[0]->toTensor();
+  const std::int64_t dimension = dimension_of(self, arguments[1]->toInt());
+  Tensor& out = arguments[2]->toTensor();
+  MB_CHECK(context, dimension >= 0, "dim: the input has no such dimension");
+  MB_CHECK(context, out.scalar_type() == self.scalar_type(), "out: expected the type of the input");
+  MB_CHECK(context, resize(out, {self.sizes().begin(), self.sizes().end()}), "out: no room for the result");
+  MB_CHECK(context, row_major(self) && row_major(out), "expected row-major order");
+  const Lines lines(self, dimension);
+  const bool known = with_any_float(self.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    for (std::int64_t outer = 0; outer < lines.outer; ++outer) {
+      for (std::int64_t inner = 0; inner < lines.inner; ++inner) {
+        double sum = -std::numeric_limits<double>::infinity();
+        for (std::int64_t i = 0; i < lines.size; ++i) {
+          const std::int64_t at = (outer * lines.size + i) * lines.inner + inner;
+          sum = log_of_sum(sum, static_cast<double>(self.const_data_ptr<T>()[at]));
+          out.mutable_data_ptr<T>()[at] = static_cast<T>(sum);
+        }
+      }
+    }
+  });
+  MB_CHECK(context, known, "self: expected floating-point numbers");
+}
+
 // Finds the greatest value so far, or the least; of equal values the last, and of all the first NaN's successors.
 template <typename T>
 void extremes(const Tensor& self, const Lines& lines, bool greatest, Tensor& values, Tensor& indices) {
@@ -93,6 +129,7 @@ void cummax(KernelRuntimeContext& context, Arguments arguments) { cumulative_ext
 void cummin(KernelRuntimeContext& context, Arguments arguments) { cumulative_extreme(context, arguments, false); }
 
 const Registration kCumprod("aten::cumprod.out", cumprod);
+const Registration kLogcumsumexp("aten::logcumsumexp.out", logcumsumexp);
 const Registration kCummax("aten::cummax.out", cummax);
 const Registration kCummin("aten::cummin.out", cummin);
 

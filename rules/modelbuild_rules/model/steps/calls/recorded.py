@@ -7,7 +7,11 @@ None are left out. The calls follow each other: the second starts with the state
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import resource
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +22,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.model.steps.calls.drawn import DrawnCall
+from modelbuild_rules.model.steps.calls.drawn import EXAMPLE, DrawnCall
 from modelbuild_rules.model.steps.calls.files import CALLS, TENSORS
 from modelbuild_rules.model.steps.eager.results import plain
 
 _MOST_BYTES = 256 << 20
 """The size of all outputs after which no more calls are recorded."""
+
+_SECONDS = 120
+"""The time after which a call in a child of this process is given up."""
 
 Module = Callable[[Sequence[Tensor]], Any]
 """Calls a module with its inputs in the declared order."""
@@ -70,6 +77,8 @@ def _first_accepted(owner: torch.nn.Module, module: Module, drawn: DrawnCall, fo
     for inputs in drawn.choices:
         before = buffers(owner)
         try:
+            if drawn.name != EXAMPLE and any(map(_is_whole, inputs)):
+                _survive(module, inputs)
             outputs, dtypes = called(module, inputs)
         except Exception as error:  # of the module's own code
             restore(owner, before)
@@ -77,6 +86,26 @@ def _first_accepted(owner: torch.nn.Module, module: Module, drawn: DrawnCall, fo
             continue
         return Call(drawn.name, inputs, outputs, dtypes)
     return None
+
+
+def _is_whole(value: Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+
+
+def _survive(module: Module, inputs: Sequence[Tensor]) -> None:
+    """Raise RuntimeError if a call ends the process, as some operators of eager mode do for an index out of bounds: the
+    call is made in a child of this process first."""
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        torch.set_num_threads(1)  # other threads are not copied
+        signal.alarm(_SECONDS)
+        with contextlib.suppress(BaseException):
+            called(module, inputs)
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status):
+        raise RuntimeError(f"the call ended its process by signal {os.WTERMSIG(status)}")
 
 
 def called(module: Module, inputs: Sequence[Tensor]) -> tuple[list[Tensor | None], list[str]]:

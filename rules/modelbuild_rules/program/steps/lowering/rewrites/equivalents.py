@@ -7,6 +7,7 @@
 | searchsorted and bucketize of two types | the same of one type, which holds both |
 | bicubic interpolation with antialiasing | products with matrices of weights |
 | the questions of `torch._check` whether all or some values are true | `any` |
+| narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
 """
 
@@ -95,6 +96,10 @@ def _alias(x: Tensor) -> Tensor:
     return x
 
 
+def _narrow_copy(x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+    return aten.slice_copy.Tensor(x, dim % x.dim(), start, start + length)
+
+
 def _is_all_true(x: Tensor) -> Any:
     return aten.logical_not(aten.any.default(aten.logical_not(x)))
 
@@ -112,6 +117,7 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
     aten.index_reduce.default: _index_reduce,
+    aten.narrow_copy.default: _narrow_copy,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,
 }

@@ -13,6 +13,7 @@ from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.portable import has_kernel, kernel_names, wrong_types
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import fails
 from modelbuild_rules.program.steps.lowering.rewrites.replacing import has_form, is_wrong
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 
@@ -63,7 +64,8 @@ def check_fit(
     unfit = [
         (name, node)
         for name, node in doubtful.items()
-        if (name in formed or wrong_types(node) or not has_kernel(node, kernels)) and _key(name, node) not in tried
+        if (name in formed or wrong_types(node) or not has_kernel(node, kernels) or fails(node))
+        and _key(name, node) not in tried
     ]
     if unfit:
         tried.update(_key(name, node) for name, node in unfit)

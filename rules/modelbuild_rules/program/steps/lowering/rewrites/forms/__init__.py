@@ -26,4 +26,4 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     **products.FORMS,
     **selection.FORMS,
 }
-CORRECTIONS: Mapping[Any, Callable[..., Any]] = corrections.CORRECTIONS
+CORRECTIONS: Mapping[Any, Callable[..., Any]] = {**corrections.CORRECTIONS, **numbers.CORRECTIONS}

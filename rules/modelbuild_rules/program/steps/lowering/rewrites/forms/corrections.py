@@ -8,7 +8,11 @@
 | sign | NaN |
 | log_softmax | float64: fails at run |
 | conversions | non_blocking=True: fail at run |
-| pooling by maxima of 5 dimensions, adaptive pooling by maxima | float16, bfloat16: our kernels have no such types |
+| products of matrices | depth 0: the result is not set |
+| cumsum, sum and unfold along a dimension | a number: fail at run |
+| scatter, gather | int32 indices: fail at run |
+| grid_sampler_3d | float16, bfloat16: our kernel has no such types |
+| scatter_reduce | bool: our kernel has no such type |
 | gradients of max_pool2d | all: the kernel adds to a result that it does not set to 0 |
 """
 
@@ -90,30 +94,77 @@ def _converted(x: Tensor, *, non_blocking: bool = False, dim_order: Any = None, 
     return aten._to_copy.default(x, **how) if non_blocking else NotImplemented
 
 
-def _in_float32(operator: Any) -> Callable[..., Any]:
-    """Return the form of an operator that selects numbers: float32 has all numbers of the shorter types."""
+def _sampled(x: Tensor, grid: Tensor, *how: Any) -> Any:
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return aten.grid_sampler_3d.default(x.to(torch.float32), grid.to(torch.float32), *how).to(x.dtype)
 
-    def selected(x: Tensor, *args: Any) -> Any:
-        if x.dtype not in (torch.float16, torch.bfloat16):
+
+def _scattered(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, **how: Any) -> Any:
+    if x.dtype != torch.bool:
+        return NotImplemented
+    return aten.scatter_reduce.two(x.to(torch.int64), dim, index, src.to(torch.int64), reduce, **how).to(torch.bool)
+
+
+def _of_long_indices(operator: Any) -> Callable[..., Any]:
+    """Return the form of an operator with an index as the third argument."""
+
+    def indexed(x: Tensor, dim: int, index: Tensor, *args: Any, **how: Any) -> Any:
+        return operator(x, dim, index.to(torch.int64), *args, **how) if index.dtype == torch.int32 else NotImplemented
+
+    return indexed
+
+
+def _product(operator: Any, x: int = 0) -> Callable[..., Any]:
+    """Return the form of a product of two matrices, which are arguments from `x` on, for a depth of 0."""
+
+    def product(*args: Any, **how: Any) -> Any:
+        one, other = args[x : x + 2]
+        if not statically_known_true(one.shape[-1] == 0):
             return NotImplemented
-        values, indices = operator(x.to(torch.float32), *args)
-        return values.to(x.dtype), indices
+        column = one.new_zeros([*one.shape[:-1], 1])
+        row = other.new_zeros([*other.shape[:-2], 1, other.shape[-1]])
+        return operator(*args[:x], torch.cat([one, column], -1), torch.cat([other, row], -2), **how)
 
-    return selected
+    return product
+
+
+def _cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+    if x.dim():
+        return NotImplemented
+    return x.to(dtype or (x.dtype if x.is_floating_point() else torch.int64)).clone()
+
+
+def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return _cumsum(x, 0, dtype=dtype)
+
+
+def _unfolded(x: Tensor, dim: int, size: int, step: int) -> Any:
+    return NotImplemented if x.dim() else x.reshape(1)[:size]
 
 
 CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten._to_copy.default: _converted,
-    aten.adaptive_max_pool2d.default: _in_float32(aten.adaptive_max_pool2d.default),
+    aten.addmm.default: _product(aten.addmm.default, 1),
+    aten.bmm.default: _product(aten.bmm.default),
     aten.constant_pad_nd.default: _padded,
+    aten.cumsum.default: _cumsum,
     aten.div.Scalar_mode: _divided,
     aten.div.Tensor_mode: _divided,
     aten.floor_divide.Scalar: _floor_divided,
     aten.floor_divide.default: _floor_divided,
+    aten.gather.default: _of_long_indices(aten.gather.default),
+    aten.grid_sampler_3d.default: _sampled,
     aten.max_pool2d_with_indices_backward.default: _gradients_of_maxima,
-    aten.max_pool3d_with_indices.default: _in_float32(aten.max_pool3d_with_indices.default),
+    aten.mm.default: _product(aten.mm.default),
     aten.remainder.Scalar: _remainder,
     aten.remainder.Tensor: _remainder,
+    aten.scatter.src: _of_long_indices(aten.scatter.src),
+    aten.scatter.value: _of_long_indices(aten.scatter.value),
+    aten.scatter_add.default: _of_long_indices(aten.scatter_add.default),
+    aten.scatter_reduce.two: _scattered,
     aten.sign.default: _sign,
+    aten.sum.dim_IntList: _sum,
+    aten.unfold.default: _unfolded,
 }

@@ -43,12 +43,34 @@ def _nonzero(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
     return torch.where(found.unsqueeze(1) < 0, torch.full_like(rows, fill_value), rows)
 
 
+def _with_diagonal(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    moved = x.movedim((dim1, dim2), (-2, -1))
+    rows, columns = moved.shape[-2:]
+    first = -offset * columns if offset < 0 else offset
+    places = torch.arange(src.shape[-1], device=x.device) * (columns + 1) + first
+    made = moved.flatten(-2).scatter(-1, places.expand(src.shape), src.to(x.dtype))
+    return made.unflatten(-1, (rows, columns)).movedim((-2, -1), (dim1, dim2))
+
+
+def _with_strided(
+    x: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Any:
+    if not x.is_contiguous() or x.storage_offset() != 0:
+        raise NotImplementedError("of a tensor that is not row-major")
+    places = torch.full((), storage_offset or 0, dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(length, device=x.device) * step
+    return x.flatten().scatter(0, places.flatten(), src.expand(size).flatten().to(x.dtype)).reshape(x.shape)
+
+
 def _empty(size: Sequence[Any], order: Sequence[int], *, dtype: Any = None, **how: Any) -> Any:
     """Return zeros: each value is right."""
     return torch.zeros(size, dtype=dtype)
 
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
+    aten.as_strided_scatter.default: _with_strided,
+    aten.diagonal_scatter.default: _with_diagonal,
     aten.empty_permuted.default: _empty,
     aten.nonzero_static.default: _nonzero,
     aten.put.default: _put,

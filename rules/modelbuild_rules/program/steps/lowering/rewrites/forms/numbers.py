@@ -25,9 +25,20 @@ def _angle(x: Tensor) -> Any:
 
 
 def _copysign(x: Tensor, y: Any) -> Any:
-    """Return numbers with the sign of another: not of tensors, as no kernel tells the sign of NaN."""
+    """Return numbers with the sign of another number."""
     size = floating(x).abs()
     return -size if math.copysign(1, y) < 0 else size  # programs lose the sign of the number -0.0
+
+
+def _same_type(operator: Any) -> Callable[..., Any]:
+    """Return the form of an operator whose kernel has tensors of one floating-point type."""
+
+    def combined(x: Tensor, y: Tensor) -> Any:
+        kind = torch.result_type(x, y)
+        kind = kind if kind.is_floating_point else torch.get_default_dtype()
+        return NotImplemented if x.dtype == y.dtype == kind else operator(x.to(kind), y.to(kind))
+
+    return combined
 
 
 def _shifted_left(x: Tensor, y: Any) -> Any:
@@ -109,3 +120,9 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     aten.remainder.Scalar_Tensor: _remainder_of_number,
     aten.round.decimals: _round,
 }
+
+CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
+    aten.copysign.Tensor: _same_type(aten.copysign.Tensor),
+    aten.nextafter.default: _same_type(aten.nextafter.default),
+}
+"""Forms of operators whose kernels, which are ours, have fewer types."""
