@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.attempt import STACKS
+from tests.conformance.operators import operators
 
 FILE = Path(__file__).with_name("outcomes.txt")
 LETTERS = {
@@ -50,3 +51,20 @@ def _lock() -> Iterator[None]:
 
 def letters(words: Sequence[str]) -> str:
     return "".join(LETTERS[word] for word in words)
+
+
+def figures() -> str:
+    """Return how many operators of the recorded outcomes are right, in a line for each stack. An operator is refused if
+    none of its kinds is right."""
+    rows = {name: row for name, row in recorded().items() if name in operators()}
+    lines = []
+    for stack in STACKS:
+        found = [row[stack] for row in rows.values() if row[stack]]
+        right = sum(set(each) == {"."} for each in found)
+        refused = sum("." not in each for each in found)
+        faults = sum(bool(set(each) - set(".rv")) for each in found)
+        lines.append(
+            f"{stack}: of {len(operators())} operators {len(rows)} are recorded, {len(found)} with kinds: {right} right"
+            f", {len(found) - right - refused} right in some kinds, {refused} refused, {faults} with faults"
+        )
+    return "\n".join(lines)

@@ -3,6 +3,7 @@
 python tests/conformance/run.py 'add' 'nn.functional.conv*'         # operators, and forms
 python tests/conformance/run.py 'add float16*' --stack portable -v  # kinds
 python tests/conformance/run.py 'add' --record                      # record names in outcomes.txt
+python tests/conformance/run.py --figures                           # count the recorded operators
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.conformance.attempt import STACKS, Outcome, attempt, warm  # noqa: E402
-from tests.conformance.record import letters, record  # noqa: E402
+from tests.conformance.record import figures, letters, record  # noqa: E402
 from tests.conformance.table import kinds_of, names  # noqa: E402
 
 
@@ -27,8 +28,12 @@ def main() -> int:
     parser.add_argument("--stack", action="append", choices=STACKS, help="default: all")
     parser.add_argument("--runtime", type=Path, default=ROOT / "build/runtime", help="folder of the C++ runtime")
     parser.add_argument("--record", action="store_true", help="record the outcomes of the names in outcomes.txt")
+    parser.add_argument("--figures", action="store_true", help="print only how many recorded operators are right")
     parser.add_argument("-v", "--verbose", action="store_true", help="print kinds that are right, too")
     options = parser.parse_args()
+    if options.figures:
+        print(figures())
+        return 0
     stacks = tuple(STACKS) if options.record else options.stack or tuple(STACKS)
     warm()
     every: list[tuple[str, Outcome]] = []

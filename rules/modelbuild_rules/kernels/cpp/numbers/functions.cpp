@@ -58,8 +58,7 @@ double digamma(double x) {
   }
   double result = 0;
   for (; x < 10; x += 1) result -= 1 / x;
-  constexpr std::array<double, 7> kTerms{1. / 12,   -1. / 120,      1. / 252, -1. / 240,
-                                         1. / 132,  -691. / 32760,  1. / 12};
+  constexpr std::array<double, 7> kTerms{1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
   const double square = 1 / (x * x);
   double series = 0;
   for (std::size_t i = kTerms.size(); i-- > 0;) series = (series + kTerms[i]) * square;
