@@ -333,8 +333,10 @@ CASES = {
     "logcumsumexp_infinite": Case(
         "aten::logcumsumexp", (0,), [(torch.tensor([-math.inf, -math.inf, 1.0, math.inf, math.inf, NAN, 1.0]),)]
     ),
-    "max_pool3d_int": Case("aten::max_pool3d_with_indices", ([2, 2, 2],), [(numbers(2, 4, 4, 4) - 99,)]),
-    "avg_pool3d_int": Case("aten::avg_pool3d", ([2, 2, 2],), [(numbers(2, 4, 4, 4) - 9,)]),
+    "max_pool3d_int": Case(
+        "aten::max_pool3d_with_indices", ([2, 2, 2],), [(torch.arange(128).reshape(2, 4, 4, 4) - 99,)]
+    ),
+    "avg_pool3d_int": Case("aten::avg_pool3d", ([2, 2, 2],), [(torch.arange(128).reshape(2, 4, 4, 4) - 9,)]),
     "adaptive_max_pool2d_float64": Case(
         "aten::adaptive_max_pool2d", ([2, 3],), [(uniform(2, 4, 5, kind=torch.float64),)]
     ),
