@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from modelbuild_rules.backends.cuda.steps.generate.epilogues import apart
+from modelbuild_rules.backends.cuda.steps.generate.epilogues import apart, beside
 
 ALIGNED = re.compile(r"tl\.multiple_of\((\w+ % [A-Z]), BLOCK_[A-Z]\)")
 """A hint in templates that a block's rows (or columns), which begin again after the last one, start at multiples of
@@ -28,14 +28,18 @@ SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 
 
 def corrections() -> Iterator[tuple[Any, str, Any]]:
     """Yield owners and names of parts of Inductor, each with its replacement."""
-    from torch._inductor import decomposition, lowering, select_algorithm, utils
+    from torch._inductor import decomposition, ir, lowering, select_algorithm, utils
     from torch._inductor.choices import InductorChoices
     from torch._inductor.heuristics.template import triton as heuristics
+    from torch._inductor.kernel import mm_plus_mm
 
     yield select_algorithm, "PartialRender", _without_false_hints(select_algorithm.PartialRender)
     yield heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles
     yield heuristics.MMTemplateConfigMixin, "get_extra_kwargs", _with_tf32
     yield InductorChoices, "can_fuse_vertical", apart(InductorChoices.can_fuse_vertical)
+    yield InductorChoices, "can_fuse_horizontal", beside(InductorChoices.can_fuse_horizontal)
+    yield mm_plus_mm, "tuned_mm_plus_mm", _two_products
+    yield ir.Scan, "num_splits", classmethod(_whole_rows)
     yield lowering, "sort_fallback", _contiguous(lowering.sort_fallback)
     for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
         corrected = _with_atomic_int64(getattr(utils, name))
@@ -66,6 +70,22 @@ def _with_tf32(self: Any, kernel_inputs: Any, op_name: str) -> dict[str, Any]:
     """Return more options of a product's template. Inductor takes TF32 for large products alone, as cuBLAS does; the
     others would be computed without tensor cores, at a fifteenth of the speed."""
     return {"ALLOW_TF32": torch.backends.cuda.matmul.fp32_precision == "tf32"}
+
+
+def _two_products(one: Any, other: Any, third: Any, fourth: Any, *, layout: Any = None) -> Any:
+    """Return the sum of two matrix products. Inductor's template for both has no configuration for small depths."""
+    from torch._inductor.lowering import lowerings as known
+
+    mm = known[torch.ops.aten.mm.default]
+    return known[torch.ops.aten.add.Tensor](mm(one, other), mm(third, fourth))
+
+
+def _whole_rows(cls: Any, *_: Any, **__: Any) -> tuple[Any, int]:
+    """Return the number of blocks for a row of a scan: one, which loops over the row. Several would need a workspace of
+    zeros, for which the delegate has no kernel."""
+    from torch._inductor.runtime.hints import ReductionHint
+
+    return ReductionHint.DEFAULT, 1
 
 
 def _contiguous(original: Callable[..., Any]) -> Callable[..., Any]:

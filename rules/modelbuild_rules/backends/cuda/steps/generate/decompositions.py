@@ -31,7 +31,97 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten._embedding_bag.default: embedding_bag,
         aten._embedding_bag_forward_only.default: embedding_bag,
         aten.topk.default: topk,
+        aten.mm.default: product,
+        aten.bmm.default: product,
+        aten._batch_norm_with_update_functional.default: batch_norm_with_update,
+        aten._batch_norm_no_update.default: batch_norm_without_update,
+        aten.div.Tensor_mode: rounded_quotient,
+        aten.div.Scalar_mode: rounded_quotient,
+        aten.floor_divide.default: floor_quotient,
+        aten.floor_divide.Scalar: floor_quotient,
+        aten.remainder.Tensor: remainder,
+        aten.remainder.Scalar: remainder,
+        aten.fmod.Tensor: _kept,
+        aten.fmod.Scalar: _kept,
+        aten.addmm.default: added_product,
+        aten.baddbmm.default: added_product,
     }
+
+
+def _kept(*_: Any, **__: Any) -> Any:
+    """Leave an operator to Inductor, which has an exact function for it."""
+    return NotImplemented
+
+
+def _wide(x: Tensor, y: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return a tensor and a tensor or number of `dtype`, in at least float32."""
+    wide = torch.promote_types(dtype, torch.float32)
+    return x.to(wide), y.to(wide) if isinstance(y, Tensor) else torch.full((), y, dtype=wide, device=x.device)
+
+
+def remainder(x: Tensor, y: Any) -> Any:
+    """Return aten.remainder of floats by fmod; Triton's own takes a product of a rounded quotient from x."""
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    x, y = _wide(x, y, dtype)
+    rest = torch.fmod(x, y)
+    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest).to(dtype)
+
+
+def rounded_quotient(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
+    """Return aten.div of floats with a rounding mode of "floor"; torch's decomposition takes integers to float64, and
+    Inductor rounds 1 / 0.1 to 10 first. Inductor divides integers exactly."""
+    return floor_quotient(x, y) if rounding_mode == "floor" else NotImplemented
+
+
+def floor_quotient(x: Tensor, y: Any) -> Any:
+    """Return aten.floor_divide of floats, as eager mode computes it: of x less the remainder."""
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    x, y = _wide(x, y, dtype)
+    rest = torch.fmod(x, y)
+    quotient = (x - rest) / y
+    quotient = torch.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
+    floor = quotient.floor()
+    floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
+    floor = torch.where(quotient != 0, floor, (x / y) * 0)
+    return torch.where(y == 0, x / y, floor).to(dtype)
+
+
+def product(x: Tensor, y: Tensor) -> Any:
+    """Return aten.mm or aten.bmm of integers, or of an empty tensor, as sums: Inductor's templates have neither."""
+    if x.is_floating_point() and not any(isinstance(size, int) and size == 0 for size in (*x.shape, *y.shape)):
+        return NotImplemented
+    return (x.unsqueeze(-1) * y.unsqueeze(-3)).sum(-2, dtype=x.dtype)
+
+
+def added_product(bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return aten.addmm or aten.baddbmm of integers, or of an empty tensor. A bias times 0 is 0, even NaN."""
+    made = product(x, y)
+    if made is NotImplemented:
+        return made
+    made = made if alpha == 1 else made * alpha
+    return made if beta == 0 else made + (bias if beta == 1 else bias * beta)
+
+
+def batch_norm_with_update(
+    x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    """Return aten._batch_norm_with_update_functional. Torch's decomposition asks a GPU which library to use."""
+    made, *saved = aten._native_batch_norm_legit_functional.default(
+        x, weight, bias, mean, variance, True, momentum, eps
+    )
+    return made, *saved[:2], x.new_empty(0, dtype=torch.uint8), *saved[2:]
+
+
+def batch_norm_without_update(
+    x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    """Return aten._batch_norm_no_update."""
+    made = aten.native_batch_norm.default(x, weight, bias, mean, variance, False, momentum, eps)
+    return *made, x.new_empty(0, dtype=torch.uint8)
 
 
 def reduces(node: torch.fx.Node) -> bool:

@@ -7,6 +7,9 @@ its own, it reads and writes whole lines. It is kept apart if the result is larg
 An operand whose values are all equal, such as an initial state of zeros, has one dimension as a part of a template's
 kernel. Inductor of torch 2.14.0 broadcasts it to the two of the tile, which Triton refuses.
 
+An operator that only reads the same tensor as a template's kernel, such as an operand of another product, is no part
+of that kernel. Inductor of torch 2.14.0 may take it in, and fails to divide its loop by the template's tiles.
+
 Uses private parts of torch; target_gpu.py lists them.
 """
 
@@ -29,6 +32,15 @@ def apart(original: Callable[..., bool]) -> Callable[..., bool]:
         if operator.is_template() and _is_uniform(producer):
             return False
         return original(scheduler, producer, operator, score)
+
+    return staticmethod(allowed)
+
+
+def beside(original: Callable[..., bool]) -> Callable[..., bool]:
+    """Return a replacement for "may these operators, which read the same tensor, be fused?" (a static method)."""
+
+    def allowed(scheduler: Any, one: Any, other: Any, score: int) -> bool:
+        return not (one.is_template() or other.is_template()) and original(scheduler, one, other, score)
 
     return staticmethod(allowed)
 

@@ -84,6 +84,7 @@ def generate(
     import torch
     import torch._inductor
     from executorch.backends.cuda.cuda_backend import CudaBackend
+    from executorch.backends.cuda.passes.replace_int64_floordiv import ReplaceInt64FloorDivWithFloatPass
     from torch._inductor.exc import InductorError
 
     from modelbuild_rules.backends.cuda.steps.generate.attention import fuse_attention
@@ -124,6 +125,8 @@ def generate(
         fuse_attention(program, gpu)
         _to_aten(program)
         for each in CudaBackend.get_custom_passes(specs):
+            if isinstance(each, ReplaceInt64FloorDivWithFloatPass):
+                continue  # it divides as float64; Inductor divides integers exactly
             each(program if getattr(each, "requires_exported_program", False) else program.graph_module)
         program = program.run_decompositions({**CudaBackend.get_decomposition_table(), **decompositions()})
         inputs = [n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs]

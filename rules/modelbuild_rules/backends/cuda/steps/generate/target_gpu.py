@@ -66,6 +66,9 @@ PATCHED = (
     "torch._inductor.heuristics.template.triton:MMTemplateConfigMixin.get_extra_kwargs",
     "torch._inductor.select_algorithm:PartialRender",
     "torch._inductor.choices:InductorChoices.can_fuse_vertical",
+    "torch._inductor.choices:InductorChoices.can_fuse_horizontal",
+    "torch._inductor.ir:Scan.num_splits",
+    "torch._inductor.kernel.mm_plus_mm:tuned_mm_plus_mm",
     "torch._inductor.lowering:lowerings",
     "torch._inductor.lowering:sort_fallback",
     "torch._inductor.decomposition:needs_fallback_due_to_atomic_add_limitations",
@@ -117,6 +120,7 @@ USED = (
     "executorch.backends.cuda.cuda_backend:CudaBackend.get_custom_passes",
     "executorch.backends.cuda.cuda_backend:CudaBackend.get_decomposition_table",
     "executorch.backends.cuda.cuda_backend:CudaBackend.get_extra_aoti_compile_context_manager",
+    "executorch.backends.cuda.passes.replace_int64_floordiv:ReplaceInt64FloorDivWithFloatPass",
 )
 
 INSTANCES = {
