@@ -207,3 +207,20 @@ def test_what_one_leaves_the_next_of_the_same_kind_can_take(lowering: Any, progr
     assert [(part["kind"], part["entry"]) for part in lowered.plan] == [("cuda", 0), ("cuda", 0), ("cuda", 1)]
     assert why(lowered, "aten.gelu.default") == {EXCLUDED}
     assert lowered.taken("portable") == []
+
+
+class Refused(nn.Module):
+    """Operators that Inductor compiles in some forms only."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        chosen = (x > 0).scatter(3, (x > 9).long(), x < 1)
+        wide, deep = nn.functional.avg_pool2d(x, 13, 1, 6), nn.functional.avg_pool3d(x, 4, 1)
+        return wide, deep, chosen, x.kthvalue(2)[0], x.median(3)[0], x.mode(3)[0], x + 1
+
+
+def test_what_the_compiler_leaves_to_libtorch_is_left(lowering: Any) -> None:
+    lowered = lowering(export(Refused(), (torch.randn(1, 4, 20, 20),)), [lowering.cuda(), lowering.PORTABLE])
+    left = {"avg_pool2d.default", "avg_pool3d.default", "scatter.src", "kthvalue.default", "median.dim", "mode.default"}
+    for name in left:
+        assert why(lowered, f"aten.{name}") == {NO_KERNEL}
+    assert "aten.add.Tensor" in lowered.taken("cuda")

@@ -9,7 +9,9 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions
+from modelbuild_rules.backends.cuda.steps.generate.lowerable import refused
+from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions, compile_specs
+from modelbuild_rules.backends.cuda.steps.generate.support import NO_KERNEL
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
 from modelbuild_rules.program.steps.lowering.rewrites.sizes import own_sizes
@@ -40,6 +42,10 @@ class _CudaPartitioning(Partitioning):
                     f"exclude_ops: no operator '{op}'; expected one like aten.add.Tensor{did_you_mean(op, known)}"
                 )
         return Partitions(attributes, failed_nodes)
+
+    def failure(self, program: Any, attributes: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the nodes that AOTInductor can't compile."""
+        return refused(program, compile_specs(attributes), NO_KERNEL)
 
     def refusal(self, partitioner: Partitions, node: Any) -> str:
         """Return why the partitioner did not take a node."""

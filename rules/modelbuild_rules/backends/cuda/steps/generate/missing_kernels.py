@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from modelbuild_rules.program.steps.lowering.delegation import computing, op_name
 
-_MARK = re.compile(r"operator \d+ of the partition \((?P<op>.+)\)\Z")
+_MARK = re.compile(r"operator (?P<index>\d+) of the partition \((?P<op>.+)\)\Z")
 
 
 def mark_nodes(program: Any) -> None:
@@ -33,6 +33,18 @@ def missing_kernels(graph: Any, supported: Collection[str]) -> str:
     )
 
 
+def nodes_without_kernels(graph: Any, supported: Collection[str]) -> set[int]:
+    """Return the indices, as in `mark_nodes`, of the nodes that a lowered graph leaves to libtorch."""
+    found = (_MARK.match(place) for _, places in _missing(graph, supported) for place in places)
+    return {int(each["index"]) for each in found if each}
+
+
+def marked(nodes: Iterable[Any]) -> set[int]:
+    """Return the indices, as in `mark_nodes`, of the nodes that became others."""
+    found = (_MARK.match(node.meta.get("stack_trace") or "") for node in nodes)
+    return {int(each["index"]) for each in found if each}
+
+
 def _missing(graph: Any, supported: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the operators without a kernel, with the places of the nodes that need it."""
     from torch._inductor import ir
@@ -41,7 +53,7 @@ def _missing(graph: Any, supported: Collection[str]) -> Iterator[tuple[str, tupl
         if isinstance(operation, ir.ScatterFallback | ir.IndexPutFallback):
             yield str(operation.op_overload), _places(operation)
         elif isinstance(operation, ir.FallbackKernel | ir.ExternKernelOut | ir.ExternKernelAlloc):
-            kernel = operation.get_kernel_name()
+            kernel = operation.try_get_kernel_name() or operation.cpp_kernel_name
             if kernel not in supported and kernel not in PROVIDED:
                 yield _operator(operation, kernel), _places(operation)
 
@@ -55,7 +67,10 @@ def _places(operation: Any) -> tuple[str, ...]:
     """Return the places of the nodes that became an operation: those with its operator, or else all."""
     traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
     found = [each for each in map(_MARK.match, sorted(traces)) if each]
-    same = [each for each in found if each["op"] == str(getattr(operation, "op_overload", ""))]
+    operator = str(getattr(operation, "op_overload", "")).replace(
+        "_.", "."
+    )  # it may be the form that changes its input
+    same = [each for each in found if each["op"] == operator]
     return tuple(each[0] for each in same or found)
 
 

@@ -46,13 +46,18 @@ class Partitions(Partitioner):
         partitions = large_enough(proposed(exported_program, support), support, self._attributes["min_block_size"])
         self.refused = {name: why for name, why in support.refused.items() if why != LOWERED}
         allowed = [node for nodes in partitions for node in nodes]
-        specs = [
-            CudaBackend.generate_method_name_compile_spec("forward"),
-            CompileSpec("target_device", self._attributes["target_device"].encode()),
-            *(CompileSpec(key, value.encode()) for key, value in self._attributes["specs"].items()),
-        ]
+        specs = compile_specs(self._attributes)
         with patch.object(aoti_partitioner, "get_non_lowered_nodes", lambda _: allowed):
             return CudaPartitioner(specs).partition(exported_program)
+
+
+def compile_specs(attributes: Mapping[str, Any]) -> list[CompileSpec]:
+    """Return the data for the compiler."""
+    return [
+        CudaBackend.generate_method_name_compile_spec("forward"),
+        CompileSpec("target_device", attributes["target_device"].encode()),
+        *(CompileSpec(key, value.encode()) for key, value in attributes["specs"].items()),
+    ]
 
 
 def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str]) -> None:
