@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import settings
 
-from tests.packaging.installation import build, checkout, environment
+from tests.packaging.installation import COMPILED, build, checkout, environment
 from tests.powerless import give_up_power
 from tests.workspace_builder import Workspace
 
@@ -76,9 +76,16 @@ def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of programs of an environment with the wheels."""
-    return environment(tmp_path_factory.mktemp("venv"), *dist.glob("*.whl"))
+def installed(dist: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of programs of an environment with the wheels, and the compiled files that the runtime's wheel
+    for an architecture has besides."""
+    programs = environment(tmp_path_factory.mktemp("venv"), *dist.glob("*.whl"))
+    compiled = repository / "runtime/python/modelbuild_runtime_native"
+    (module,) = programs.parent.glob("lib/*/site-packages/modelbuild_runtime_native")
+    for name in COMPILED:
+        copy = shutil.copytree if (compiled / name).is_dir() else shutil.copy
+        copy(compiled / name, module / name)
+    return programs
 
 
 @pytest.fixture

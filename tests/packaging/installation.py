@@ -23,6 +23,8 @@ RUNTIME = {
     "modelbuild_runtime_native": "runtime/python/modelbuild_runtime_native",
 }
 PACKAGES = {**ENGINE, **RUNTIME}
+# Beside modelbuild_runtime_native in a checkout, and in the runtime's wheels for an architecture.
+COMPILED = ("bin", "lib", "include", "share", "runtime.json")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:

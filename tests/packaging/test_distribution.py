@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import modelbuild
-from tests.packaging.installation import ENGINE, PACKAGES, RUNTIME, checkout, environment, interpreter, run
+from tests.packaging.installation import COMPILED, ENGINE, PACKAGES, RUNTIME, checkout, environment, interpreter, run
 
 # One worker builds and installs for all tests here.
 pytestmark = pytest.mark.xdist_group("distribution")
@@ -52,7 +52,9 @@ def test_a_wheel_has_the_files_of_its_packages_and_no_others(
         f"{package}/{file.relative_to(repository / folder).as_posix()}"
         for package, folder in packages.items()
         for file in (repository / folder).rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts
+        if file.is_file()
+        and "__pycache__" not in file.parts
+        and file.relative_to(repository / folder).parts[0] not in COMPILED
     }
     names = files_of(dist / wheel)
     assert {name for name in names if not name.startswith(COPY)} == expected | generated
