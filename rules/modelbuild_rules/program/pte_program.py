@@ -219,7 +219,7 @@ def _partition(
     facts: DeviceFacts,
     flags: tuple[bool, bool],
 ) -> Mapping[str, DerivedArtifact]:
-    """Declare the action that lowers a method; return its outputs. `flags`: check its parts on the example inputs, and
+    """Declare the action that lowers a method; return its outputs. `flags`: check its parts on a recorded call, and
     share its state with other methods."""
     run, shares = flags
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
@@ -231,7 +231,7 @@ def _partition(
         inputs={
             "program": model.program,
             "weights": model.weights,
-            **({"examples": model.examples} if run else {}),
+            **({"calls": model.calls} if run else {}),
             **eager,
         },
         outputs=[

@@ -1,7 +1,8 @@
 """Lower an exported program with the backends of a stack; write the partitions that they take, without compiling them.
 
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
-         examples           safetensors: example inputs by position, if a backend's compiler is to be checked on them
+         calls              tree: calls that the module accepts (model/steps/calls/recorded.py), if a backend's
+                            compiler is to be checked on the first
          eager              Python files that register the operators of kernel libraries; optional
 Params   backends           [OfferedBackend], in the order in which they are offered nodes
          kernels            [GivenLibrary] of kernels/documents.py; optional
@@ -30,14 +31,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
-from safetensors.torch import load_file
 
 from modelbuild.step import Progress, Step, StepError, ignore_progress
 from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.model.steps.calls.recorded import first_inputs
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.agreement import Compiler, check_agreement
+from modelbuild_rules.program.steps.lowering.agreement import Compiler, check_agreement, input_types
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
@@ -91,16 +92,15 @@ def run(step: Step) -> None:
         correct_nonzero(correct_cat(program)), entries, backends, folder, step.progress, state.noted(check)
     )
     plan = partitions.plan(entries)
-    if "examples" in step.inputs:
+    given = first_inputs(step.input("calls"), input_types(program)) if "calls" in step.inputs else None
+    if given is not None:
         step.progress("comparing with the model")
-        stored = load_file(step.input("examples"))
         places = {each["id"]: each["entry"] for each in plan}
 
         def compiler(id: str) -> Compiler:
             return Compiler(backends[places[id]], entries[places[id]]["attributes"])
 
-        examples = [stored[str(place)] for place in range(len(stored))]
-        check_agreement(program, edge.exported_program(), compiler, examples)
+        check_agreement(program, edge.exported_program(), compiler, given)
     rest = next((entry for entry in entries if not entry["partitioning"]), None)
     facts = delegation.finish(rest and rest["kind"])
     check_allowed(facts, rest and rest["attributes"]["ops"], rest is not None)

@@ -52,7 +52,7 @@ def test_backends_stand_in_any_order(declared: Declared, order: tuple[str, ...])
 def test_what_example_inputs_are_read_with_is_in_the_key_where_they_are(
     declared: Declared, backend: str, reads: bool
 ) -> None:
-    """Partitions that do not run here are compared with the program on the examples."""
+    """Partitions that do not run here are compared with the program on a recorded call."""
     (partition,) = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')["partition"]
-    assert ("examples" in {each.name for each in partition.inputs}) == reads
+    assert ("calls" in {each.name for each in partition.inputs}) == reads
     assert ("safetensors" in partition.tools) == reads

@@ -79,8 +79,7 @@ def partition(
 ) -> Partitioned:
     """Run the partition step with a `tensorrt` backend for each table of attributes, then XNNPACK if asked, then
     portable kernels."""
-    from safetensors.torch import save_file
-
+    from modelbuild_rules.model.steps.calls.recorded import Call, Recording, write
     from modelbuild_rules.model.steps.exported.program import save_program
     from modelbuild_rules.program.steps import partition as step
 
@@ -91,7 +90,8 @@ def partition(
     for name in ("program", "weights", "residual", "partitions"):
         (folder / name).mkdir(parents=True)
     save_program(exported, folder / "program", folder / "weights")
-    save_file({str(i): each.contiguous() for i, each in enumerate(inputs)}, folder / "examples")
+    (folder / "calls").mkdir()
+    write(Recording([Call("the example inputs", tuple(inputs), [], [])]), {}, folder / "calls")
     stack = [
         {
             "kind": "tensorrt",
@@ -110,7 +110,7 @@ def partition(
                 "backends": [*stack, {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}],
                 "external_weights": False,
             },
-            {name: (folder / name,) for name in ("program", "weights", "examples")},
+            {name: (folder / name,) for name in ("program", "weights", "calls")},
             {
                 **{name: folder / name for name in names},
                 **{n: folder / f"{n}.json" for n in ("plan", "report", "notes")},

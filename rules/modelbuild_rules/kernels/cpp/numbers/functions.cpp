@@ -57,7 +57,10 @@ double digamma(double x) {
     return digamma(1 - x) - kPi / std::tan(kPi * part);
   }
   double result = 0;
-  for (; x < 10; x += 1) result -= 1 / x;
+  while (x < 10) {
+    result -= 1 / x;
+    x += 1;
+  }
   constexpr std::array<double, 7> kTerms{1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
   const double square = 1 / (x * x);
   double series = 0;

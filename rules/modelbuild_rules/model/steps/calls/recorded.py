@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -167,3 +167,11 @@ def write(recording: Recording, facts: Mapping[str, Any], folder: Path) -> None:
     }
     (folder / CALLS).write_text(json.dumps(document, indent=1) + "\n")
     save_file(tensors, folder / TENSORS)
+
+
+def first_inputs(folder: Path, dtypes: Sequence[torch.dtype]) -> list[Tensor] | None:
+    """Return the inputs of the first call, in the module's types; None if no call was recorded."""
+    if not json.loads((folder / CALLS).read_bytes())["calls"]:
+        return None
+    tensors = load_file(folder / TENSORS)
+    return [tensors[f"0.in.{place}"].to(dtype) for place, dtype in enumerate(dtypes)]

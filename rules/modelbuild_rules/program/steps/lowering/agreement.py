@@ -147,6 +147,12 @@ def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
     ]
 
 
+def input_types(program: ExportedProgram) -> list[torch.dtype]:
+    """Return the types of a program's inputs."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    return [nodes[name].meta["val"].dtype for name in program.graph_signature.user_inputs]
+
+
 def _user_outputs(program: ExportedProgram, results: Sequence[Any]) -> list[Any]:
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
     return [result for kind, result in zip(kinds, results, strict=True) if kind == OutputKind.USER_OUTPUT]
