@@ -52,7 +52,7 @@ def check_agreement(
         results = _user_outputs(
             partitioned, _Partitioned(partitioned.graph_module, backend).run(*flat_inputs(partitioned, inputs))
         )
-        expected = pytree.tree_leaves(original.module(check_guards=False)(*[each.clone() for each in inputs]))
+        expected = _results(original, inputs)
     precision = _precision(original)
     choices = comparison(original)["choices"]
     for place, (result, wanted) in enumerate(zip(results, expected, strict=True)):
@@ -145,6 +145,17 @@ def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
         next(given) if spec.kind == InputKind.USER_INPUT else stored[str(spec.target)].clone()
         for spec in program.graph_signature.input_specs
     ]
+
+
+def _results(program: ExportedProgram, inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """Return the results of a program. Its buffers, which a run changes, get their initial values again."""
+    stored = {**program.constants, **program.state_dict}
+    before = {name: stored[name].clone() for name in program.graph_signature.buffers_to_mutate.values()}
+    results = pytree.tree_leaves(program.module(check_guards=False)(*[each.clone() for each in inputs]))
+    found = [each.clone() if isinstance(each, torch.Tensor) else each for each in results]
+    for name, value in before.items():
+        stored[name].copy_(value)
+    return found
 
 
 def input_types(program: ExportedProgram) -> list[torch.dtype]:
