@@ -150,7 +150,7 @@ def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
 def _results(program: ExportedProgram, inputs: Sequence[torch.Tensor]) -> list[Any]:
     """Return the results of a program. Its buffers, which a run changes, get their initial values again."""
     stored = {**program.constants, **program.state_dict}
-    before = {name: stored[name].clone() for name in program.graph_signature.buffers_to_mutate.values()}
+    before = {name: stored[name].clone() for name in program.graph_signature.buffers}
     results = pytree.tree_leaves(program.module(check_guards=False)(*[each.clone() for each in inputs]))
     found = [each.clone() if isinstance(each, torch.Tensor) else each for each in results]
     for name, value in before.items():
