@@ -135,6 +135,7 @@ name = "{fault}"
 matrix = { fault = ["constant", "operator"] }
 model = ":{fault}_model"
 stack = ":stack"
+verify = false
 [[sick_program]]
 name = "bytes"
 program = ":good"

@@ -89,6 +89,7 @@ name = "{fault}_program"
 matrix = { fault = ["state", "output"] }
 model = ":{fault}"
 stack = ":stack"
+verify = false
 """,
 }
 TEST = """
