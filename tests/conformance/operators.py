@@ -5,7 +5,7 @@ one with a dynamic first dimension, and one sample of each of int64, bool and fl
 
 Private names used, checked on torch 2.14.0: torch.testing._internal.common_methods_invocations (op_db, and
 wrapper_set_seed, which is patched while an operator is called), torch.utils._pytree, and
-torch.backends.__allow_nonbracketed_mutation_flag, which the import of the first clears for the whole process.
+torch.backends.disable_global_flags, which the import of the first calls.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import Tensor
-from torch.testing._internal import common_methods_invocations
 from torch.utils import _pytree as pytree
 
 from tests.conformance.kinds import Call, Kind, of_function
 
-# So that other tests of this process may still set the precision of products.
-torch.backends.__allow_nonbracketed_mutation_flag = True
+# Other tests of this process still set the precision of products.
+with patch("torch.backends.disable_global_flags"):
+    from torch.testing._internal import common_methods_invocations
 
 # The types of elements, and the number of samples of each.
 SAMPLES = {torch.float32: 3, torch.int64: 1, torch.bool: 1, torch.float16: 1}

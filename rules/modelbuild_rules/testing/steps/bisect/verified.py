@@ -16,8 +16,6 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.calls.differences import allowed
 from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.testing.steps.bisect.finding import Finding
-from modelbuild_rules.testing.steps.bisect.search import Failed
-from modelbuild_rules.testing.steps.bisect.search_here import search
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_runtime.errors import ProgramError
@@ -38,7 +36,7 @@ def explain(
     step.progress("searching the first wrong node")
     with TemporaryDirectory() as folder:
         try:
-            finding = _search(step, runner, Failed(list(calls), list(expected), tolerance), Path(folder))
+            finding = _search(step, runner, calls, expected, tolerance, Path(folder))
         except (ProgramError, StepError) as error:
             return f"the first wrong node was not found: {error}"
         except Exception as error:  # of executorch, for a program that it can't lower with all tensors as outputs
@@ -58,7 +56,14 @@ def _advised(finding: Finding) -> str:
     return f'{found}; exclude_ops = ["{node.operator}"] of the backend {node.backend} leaves it to the next backend'
 
 
-def _search(step: Step, runner: ProgramRunner, failed: Failed, folder: Path) -> Finding:
+def _search(
+    step: Step,
+    runner: ProgramRunner,
+    calls: Sequence[Call],
+    expected: Sequence[Arrays],
+    tolerance: ToleranceParams,
+    folder: Path,
+) -> Finding:
     places = folder / "debug.json"
     places.write_text(json.dumps({}))  # the engine adds places to the message, so that no key contains them
     reference = {
@@ -67,6 +72,10 @@ def _search(step: Step, runner: ProgramRunner, failed: Failed, folder: Path) -> 
         for name in ("program", "weights", "debug")
     }
     with _quiet():
+        from modelbuild_rules.testing.steps.bisect.search import Failed  # imports torch
+        from modelbuild_rules.testing.steps.bisect.search_here import search
+
+        failed = Failed(list(calls), list(expected), tolerance)
         found, _ = search(replace(step, inputs={**step.inputs, **reference}), runner, failed, folder)
     return found
 
