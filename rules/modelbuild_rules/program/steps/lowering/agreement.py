@@ -87,7 +87,7 @@ class _Partitioned(torch.fx.Interpreter):
                 f" its {_count(program)} nodes on example inputs: {difference[1]}"
                 f"{_first_wrong(program, tensors.by_name, compiler)}"
             )
-        return results
+        return _user_outputs(program, results)  # a partition keeps the state that it changes
 
 
 class _Tensors(torch.fx.Interpreter):
