@@ -7,9 +7,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 namespace modelbuild::aoti {
 namespace {
+
+constexpr std::string_view kSort = "aoti_torch_cuda_sort_stable";
 
 bool write_all(int file, const void* bytes, std::size_t size) {
   const auto* at = static_cast<const char*>(bytes);
@@ -50,6 +54,7 @@ Error expose_shims() {
 Error Library::load(const void* bytes, std::size_t size, std::unique_ptr<Library>* result) {
   if (const Error error = expose_shims(); error != Error::Ok) return error;
   std::unique_ptr<Library> library(new Library());
+  library->sorts = std::string_view(static_cast<const char*>(bytes), size).find(kSort) != std::string_view::npos;
   library->file_ = ::memfd_create("aoti", MFD_CLOEXEC);
   if (library->file_ < 0 || !write_all(library->file_, bytes, size)) {
     ET_LOG(Error, "the CUDA delegate: %zu bytes of library cannot be kept in memory: %s", size, std::strerror(errno));

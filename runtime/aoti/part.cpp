@@ -126,6 +126,10 @@ Error Part::run(Span<EValue*> arguments) {
     ET_LOG(Error, "%s: %zu arguments given, %zu expected", name_.c_str(), arguments.size(), inputs_ + outputs_);
     return Error::InvalidArgument;
   }
+  if (library_->sorts && cuda::recording()) {
+    ET_LOG(Error, "%s: it sorts with Thrust, which allocates memory: a CUDA graph can't contain that", name_.c_str());
+    return Error::NotSupported;
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   const cuda::DeviceGuard guard(device_);
   MB_CUDA(name_.c_str(), guard.error());

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _ctypes
 import json
 import os
 import signal
@@ -119,21 +118,6 @@ def test_a_damaged_input_file_ends_in_one_line(built: Any, name: str) -> None:
     line, end = ended.err.split("\n")
     assert (ended.code, ended.out, end) == (2, "", "")
     assert line.startswith(f"error: input 'x': {name}")
-
-
-@pytest.mark.parametrize(
-    ("runtime", "problem"),
-    [
-        ("/dev/null/x", "no libmodelbuild_runtime.so there"),
-        (str(_ctypes.__file__), "is not the C++ runtime; expected libmodelbuild_runtime.so"),
-    ],
-)
-def test_a_runtime_that_is_none_ends_in_one_line(built: Any, runtime: str, problem: str) -> None:
-    ended = built.run("run", "//m:program", "--quiet", "--input", "x=m/x.json", MODELBUILD_RUNTIME=runtime)
-    line, end = ended.err.split("\n")
-    assert (ended.code, ended.out, end) == (1, "", "")
-    assert line.startswith("error: ")
-    assert problem in line
 
 
 def test_shapes_and_latency_on_stdout_and_the_build_on_stderr(built: Any) -> None:

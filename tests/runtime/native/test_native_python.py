@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import json
 import os
 import re
@@ -274,9 +275,11 @@ def test_programs_on_the_cpu_are_those_of_the_bindings(native: Path, samples: di
             np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5)
 
 
-def test_a_folder_without_the_library(samples: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_no_runtime(samples: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=rf"^{tmp_path}: no libmodelbuild_runtime\.so there; `make runtime` builds"):
         modelbuild_runtime.load(samples["two"].path, runtime=tmp_path)
+    with pytest.raises(ProgramError, match=r"is not the C\+\+ runtime; expected libmodelbuild_runtime\.so"):
+        modelbuild_runtime.load(samples["two"].path, runtime=_ctypes.__file__)
 
 
 def test_bfloat16_is_rounded_as_torch_does() -> None:
