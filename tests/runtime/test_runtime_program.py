@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -223,15 +225,18 @@ def test_external_data(samples: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_backends_and_kernels_that_this_runtime_lacks_are_named(samples: dict[str, Any], tmp_path: Path) -> None:
+    """In a process of its own, since other tests of this one load kernels of another runtime."""
     other = tmp_path / "p.pte"
+
+    def error() -> str:
+        code = "import sys, modelbuild_runtime; modelbuild_runtime.load(sys.argv[1])"
+        done = subprocess.run([sys.executable, "-c", code, other], capture_output=True, text=True, check=False)
+        return done.stderr.splitlines()[-1]
+
     other.write_bytes(samples["xnnpack"].path.read_bytes().replace(b"XnnpackBackend", b"FoobarkBackend"))
-    with pytest.raises(
-        ProgramError, match=r"needs the backend FoobarkBackend, which this runtime lacks \(it has .*Xnn"
-    ):
-        load(other).run(CASES["xnnpack"])
+    assert "needs the backend FoobarkBackend, which this runtime lacks" in error()
     other.write_bytes(samples["two"].path.read_bytes().replace(b"aten::addmm", b"aten::adqmm"))
-    with pytest.raises(ProgramError, match=r"this runtime has no kernel for aten::adqmm\.out"):
-        load(other).run(CASES["two"])
+    assert "this runtime has no kernel for aten::adqmm.out" in error()
 
 
 def test_a_run_that_fails_names_the_reason(samples: dict[str, Any]) -> None:

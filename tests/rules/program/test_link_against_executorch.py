@@ -23,6 +23,7 @@ from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
+from modelbuild_rules.program.steps.lowering.rewrites.conditions import keep_results
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_runtime.files.manifest import read_manifest
 from tests.rules.program.conftest import XNNPACK
@@ -61,6 +62,7 @@ def _by_executorch(folder: Path, manifest: bytes, external: bool, beside: str | 
     with _rewritten():
         edge = to_edge_transform_and_lower(program, partitioner=[PARTITIONING.partitioner(XNNPACK, {})])
     initialize_buffers(edge.exported_program())
+    keep_results(edge.exported_program().graph_module)
     edge._named_data_store.add_named_data(KEY, manifest)
     if beside is not None:
         edge._named_data_store.add_named_data(beside, PTD_MANIFEST, external_tag="weights")

@@ -45,7 +45,7 @@ Compute = Callable[..., tuple[Case, Mapping[str, float]]]
 @pytest.fixture
 def compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compute:
     """Return a function that computes one number on the samples."""
-    monkeypatch.setattr(accuracy, "open_program", lambda *_: None)
+    monkeypatch.setattr(accuracy, "description_of", lambda *_: None)
     method = MethodDescription("forward", (PORT,), (), (), (), 0, Moved())
     monkeypatch.setattr(accuracy, "method_of", lambda *_: method)
     (tmp_path / "own_metric.py").write_text(

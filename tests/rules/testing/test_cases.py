@@ -42,7 +42,7 @@ def step_of(method: str, **given: Any) -> dict[str, Any]:
 def plans(folder: Path, *listed: dict[str, Any], **files: Path) -> dict[str, Plan]:
     """Return the calls of each case."""
     methods = tuple(MethodDescription(name, ports, (), (), (), 0, Moved()) for name, ports in METHODS.items())
-    program: Any = SimpleNamespace(describe=lambda: Description("program.pte", 0, (), (), methods))
+    program = Description("program.pte", 0, (), (), methods)
     params = {"cases": [{"drawn": 0, **each} for each in listed]}
     return dict(cases(Step(params, {name: (path,) for name, path in files.items()}, {}, folder), program))
 
