@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from modelbuild_rules.backends.cuda.steps.generate.decompositions import (
     added_product,
-    floor_quotient,
+    floor_divided,
     product,
     remainder,
 )
@@ -139,7 +139,7 @@ def test_quotients_and_remainders_of_floats_are_those_of_eager_mode(dtype: torch
             remainder(values, other), torch.remainder(values, other), rtol=0, atol=0, equal_nan=True
         )
         torch.testing.assert_close(
-            floor_quotient(values, other), torch.floor_divide(values, other), rtol=0, atol=0, equal_nan=True
+            floor_divided(values, other), torch.floor_divide(values, other), rtol=0, atol=0, equal_nan=True
         )
 
 

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from modelbuild.step import StepError
 from modelbuild_rules.model.steps.calls.differences import equal_choices
 from modelbuild_rules.model.steps.calls.facts import comparison
+from modelbuild_rules.model.steps.calls.recorded import buffers, restore
 from modelbuild_rules.program.steps.lowering.delegation import op_name
 from modelbuild_rules.program.steps.lowering.node_names import named, origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
@@ -149,12 +150,11 @@ def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
 
 def _results(program: ExportedProgram, inputs: Sequence[torch.Tensor]) -> list[Any]:
     """Return the results of a program. Its buffers, which a run changes, get their initial values again."""
-    stored = {**program.constants, **program.state_dict}
-    before = {name: stored[name].clone() for name in program.graph_signature.buffers}
-    results = pytree.tree_leaves(program.module(check_guards=False)(*[each.clone() for each in inputs]))
+    module = program.module(check_guards=False)
+    before = buffers(module)
+    results = pytree.tree_leaves(module(*[each.clone() for each in inputs]))
     found = [each.clone() if isinstance(each, torch.Tensor) else each for each in results]
-    for name, value in before.items():
-        stored[name].copy_(value)
+    restore(module, before)
     return found
 
 

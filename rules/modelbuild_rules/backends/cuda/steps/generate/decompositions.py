@@ -16,6 +16,7 @@ from torch._decomp import decomposition_table
 
 from modelbuild_rules.backends.cuda.steps.generate import convolutions
 from modelbuild_rules.program.steps.lowering.aten import aten_operator
+from modelbuild_rules.program.steps.lowering.rewrites.forms.corrections import floor_quotient, is_opposite
 
 aten = torch.ops.aten
 
@@ -37,8 +38,8 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten._batch_norm_no_update.default: batch_norm_without_update,
         aten.div.Tensor_mode: rounded_quotient,
         aten.div.Scalar_mode: rounded_quotient,
-        aten.floor_divide.default: floor_quotient,
-        aten.floor_divide.Scalar: floor_quotient,
+        aten.floor_divide.default: floor_divided,
+        aten.floor_divide.Scalar: floor_divided,
         aten.remainder.Tensor: remainder,
         aten.remainder.Scalar: remainder,
         aten.fmod.Tensor: _kept,
@@ -53,41 +54,34 @@ def _kept(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-def _wide(x: Tensor, y: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return a tensor and a tensor or number of `dtype`, in at least float32."""
-    wide = torch.promote_types(dtype, torch.float32)
-    return x.to(wide), y.to(wide) if isinstance(y, Tensor) else torch.full((), y, dtype=wide, device=x.device)
+def _of_floats(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Any], Any]:
+    """Return a decomposition for floats alone, which calls a function of tensors of one type, of at least float32."""
+
+    def decomposed(x: Tensor, y: Any) -> Any:
+        dtype = torch.result_type(x, y)
+        if not dtype.is_floating_point:
+            return NotImplemented
+        wide = torch.promote_types(dtype, torch.float32)
+        other = y.to(wide) if isinstance(y, Tensor) else torch.full((), y, dtype=wide, device=x.device)
+        return function(x.to(wide), other).to(dtype)
+
+    return decomposed
 
 
-def remainder(x: Tensor, y: Any) -> Any:
-    """Return aten.remainder of floats by fmod; Triton's own takes a product of a rounded quotient from x."""
-    dtype = torch.result_type(x, y)
-    if not dtype.is_floating_point:
-        return NotImplemented
-    x, y = _wide(x, y, dtype)
+def _remainder(x: Tensor, y: Tensor) -> Tensor:
+    """Return aten.remainder by fmod; Triton's own takes a product of a rounded quotient from x."""
     rest = torch.fmod(x, y)
-    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest).to(dtype)
+    return torch.where(is_opposite(rest, y), rest + y, rest)
+
+
+remainder = _of_floats(_remainder)
+floor_divided = _of_floats(floor_quotient)
 
 
 def rounded_quotient(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
     """Return aten.div of floats with a rounding mode of "floor"; torch's decomposition takes integers to float64, and
     Inductor rounds 1 / 0.1 to 10 first. Inductor divides integers exactly."""
-    return floor_quotient(x, y) if rounding_mode == "floor" else NotImplemented
-
-
-def floor_quotient(x: Tensor, y: Any) -> Any:
-    """Return aten.floor_divide of floats, as eager mode computes it: of x less the remainder."""
-    dtype = torch.result_type(x, y)
-    if not dtype.is_floating_point:
-        return NotImplemented
-    x, y = _wide(x, y, dtype)
-    rest = torch.fmod(x, y)
-    quotient = (x - rest) / y
-    quotient = torch.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
-    floor = quotient.floor()
-    floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
-    floor = torch.where(quotient != 0, floor, (x / y) * 0)
-    return torch.where(y == 0, x / y, floor).to(dtype)
+    return floor_divided(x, y) if rounding_mode == "floor" else NotImplemented
 
 
 def product(x: Tensor, y: Tensor) -> Any:

@@ -45,14 +45,23 @@ def _divided(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(y, Tensor):  # programs lose the sign of the number -0.0
         quotient = x / 0.0
         return (-quotient if math.copysign(1, y) < 0 else quotient).to(kind)
-    y = y.to(precise)
+    return floor_quotient(x, y.to(precise)).to(kind)
+
+
+def floor_quotient(x: Tensor, y: Tensor) -> Tensor:
+    """Return x // y of tensors of one floating-point type, of at least float32, as eager mode computes it."""
     quotient, rest = x / y, torch.fmod(x, y)
     whole = (x - rest) / y
-    whole = torch.where((rest != 0) & ((y < 0) != (rest < 0)), whole - 1, whole)
+    whole = torch.where(is_opposite(rest, y), whole - 1, whole)
     rounded = torch.floor(whole)
     rounded = torch.where(whole - rounded > 0.5, rounded + 1, rounded)
     rounded = torch.where(whole != 0, rounded, quotient * 0)  # with the sign of the quotient
-    return torch.where(y == 0, quotient, rounded).to(kind)
+    return torch.where(y == 0, quotient, rounded)
+
+
+def is_opposite(rest: Tensor, y: Tensor) -> Tensor:
+    """Return where the rest of a division is not 0 and has another sign than the divisor."""
+    return (rest != 0) & ((y < 0) != (rest < 0))
 
 
 def _floor_divided(x: Tensor, y: Any) -> Any:
