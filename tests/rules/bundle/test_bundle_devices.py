@@ -62,6 +62,7 @@ def analyzed(root: Path, program: str, bundle: str = "", build: str = BUILD) -> 
         "BUILD.toml": build.format(bundle=bundle),
         "nets/net/BUILD.toml": '[package]\ndefault_visibility = ["//visibility:public"]\n' + program,
         "nets/net/net.pte": "",
+        "nets/net/net.py": "",
         "runtime.tar": "",
     }
     for name, text in files.items():
@@ -123,6 +124,32 @@ def test_several_programs_are_bundled_by_their_names(tmp_path: Path) -> None:
     assert action.params["arch"] == "x86_64"
     names = [each.name for each in action.inputs]
     assert (names.count("pte"), "ptd" in names) == (2, False)
+
+
+COMPARED = """
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "portable" }]
+
+[[torch_model]]
+name = "model"
+entry = "net.py:make"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [2], dtype = "float32" }]
+
+[[pte_program]]
+name = "net"
+model = ":model"
+stack = ":stack"
+"""
+
+
+@pytest.mark.parametrize(("more", "waits"), [("", ["//nets/net:net#verify"]), ("verify = false\n", [])])
+def test_a_bundle_waits_until_its_program_was_compared(tmp_path: Path, more: str, waits: list[str]) -> None:
+    """So no bundle has a program that computes something else than its model."""
+    inputs = analyzed(tmp_path, COMPARED + more).inputs
+    found = [each.artifact for each in inputs if each.name == "verified"]
+    assert [str(each.action) for each in found if isinstance(each, DerivedArtifact)] == waits
 
 
 def test_programs_with_weights_outside_have_one_file_of_weights(tmp_path: Path) -> None:
