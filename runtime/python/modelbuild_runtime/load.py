@@ -10,7 +10,7 @@ from modelbuild_runtime.describe import Description, describe
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.files.data_file import check_data_file
 from modelbuild_runtime.files.pte import ProgramFile, read_program_file
-from modelbuild_runtime.native.library import LIBRARY, Handle, library_file
+from modelbuild_runtime.native.library import LIBRARY, Handle, library_file, library_in_process
 from modelbuild_runtime.program import Program
 
 Verify = bool | str | Path | Sequence[str | Path]
@@ -31,8 +31,8 @@ def load(
     the program may need one. Of a bundle with several programs, FOLDER/NAME is the program of this name.
 
     The C++ runtime runs the program, on GPUs too: that of `runtime`, a folder that `make runtime` or `runtime_bundle`
-    made, or the library in it; by default that of the bundle, or else the installed one. Keys are checked by the
-    installed one. A process can have only one runtime.
+    made, or the library in it; by default the one that this process has already, that of the bundle, or else the
+    installed one. Keys are not checked by that of the bundle.
 
     The runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
 
@@ -44,18 +44,23 @@ def load(
     supports.
     """
     digests, keys = _keys(verify)
-    named = None if runtime is None else Path(runtime)
+    folders = [Path(folder) for folder in plugin_dirs]
+    named = library_in_process() if runtime is None else Path(runtime)
 
     def handle(library: Path, data: Sequence[str | Path]) -> Handle:
-        folders, files = [Path(folder) for folder in plugin_dirs], [Path(file) for file in data]
+        files = [Path(file) for file in data]
         return Handle(library_file(library), Path(path), files, digests, folders, profile, keys)
 
-    signed = handle(named or _installed(), data_paths) if keys else None  # before anything else reads the files
+    loaded = handle(named or _installed(), data_paths) if keys else None  # before anything else reads the files
     pte = _program_of(Path(path))
     program = read_program_file(pte, verify=False)  # the runtime checks the files itself
     found = _data_files(pte, data_paths, program)
     description = describe(pte, found, program)
-    return Program(signed or handle(named or _own_runtime(pte) or _installed(), found), description)
+    if loaded is None:
+        own = _own_runtime(pte)
+        folders += [own.parent] if own is not None and named is not None else []
+        loaded = handle(named or own or _installed(), found)
+    return Program(loaded, description)
 
 
 def read_description(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Description:

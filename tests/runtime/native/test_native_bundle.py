@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,16 @@ class Bundles(Workspace):
 
 
 def check_python_uses_the_runtime_of(bundle: Path) -> None:
+    """A second bundle uses that of the first: a process can have only one."""
     code = (
-        "import pathlib, sys, modelbuild_runtime; modelbuild_runtime.load(sys.argv[1]);"
+        "import pathlib, sys, modelbuild_runtime; [modelbuild_runtime.load(each) for each in sys.argv[1:]];"
         "maps = pathlib.Path('/proc/self/maps').read_text();"
         "print(*sorted({line.split()[-1] for line in maps.splitlines() if 'libmodelbuild_runtime' in line}))"
     )
-    done = subprocess.run([sys.executable, "-c", code, bundle], capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        other = shutil.copytree(bundle, Path(folder) / "other")
+        command = [sys.executable, "-c", code, bundle, other]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"{bundle.resolve()}/lib/libmodelbuild_runtime.so\n"
 
 

@@ -88,6 +88,15 @@ def library_file(runtime: Path) -> Path:
     return found.resolve()
 
 
+_IN_PROCESS: list[Path] = []
+
+
+def library_in_process() -> Path | None:
+    """Return the library that this process loaded first; None if it loaded none. Another one would share ExecuTorch's
+    library and its registered kernels with the first."""
+    return next(iter(_IN_PROCESS), None)
+
+
 @cache
 def _opened(path: Path) -> ctypes.CDLL:
     # A bundle has its own libstdc++, but other libraries in this process expect the machine's, if there is one.
@@ -107,6 +116,7 @@ def _opened(path: Path) -> ctypes.CDLL:
     library.mb_device_allocate.argtypes = (ctypes.c_int32, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
     library.mb_copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32)
     library.mb_set_log(_INFO, _log, None)
+    _IN_PROCESS.append(path)
     return library
 
 
