@@ -63,7 +63,7 @@ class _Ended(Exception):
         self.outcome = outcome
 
 
-def attempt(kind: Kind, runtime: Path, stacks: Sequence[str] = tuple(STACKS)) -> dict[str, Outcome]:
+def attempt(kind: Kind, stacks: Sequence[str] = tuple(STACKS)) -> dict[str, Outcome]:
     """Return the outcome of a kind by stack. Works in processes of its own, of which a crash is an outcome."""
 
     def every() -> dict[str, Outcome]:
@@ -75,9 +75,7 @@ def attempt(kind: Kind, runtime: Path, stacks: Sequence[str] = tuple(STACKS)) ->
                 _export(kind, folder)
             except _Ended as ended:
                 return dict.fromkeys(stacks, ended.outcome)
-            return {
-                stack: forked(lambda stack=stack: _on_stack(kind, wanted, folder, stack, runtime)) for stack in stacks
-            }
+            return {stack: forked(lambda stack=stack: _on_stack(kind, wanted, folder, stack)) for stack in stacks}
 
     found: dict[str, Outcome] | Outcome = forked(every)
     return dict.fromkeys(stacks, found) if isinstance(found, Outcome) else found
@@ -198,14 +196,14 @@ def _refusing(place: str, work: Callable[[], Any]) -> None:
         raise _Ended(Outcome("internal error", f"{place}: {text}")) from None
 
 
-def _on_stack(kind: Kind, wanted: Sequence[Sequence[Any]], model: Path, stack: str, runtime: Path) -> Outcome:
+def _on_stack(kind: Kind, wanted: Sequence[Sequence[Any]], model: Path, stack: str) -> Outcome:
     """Return the outcome of an exported kind on a stack."""
     folder = model / stack
     try:
         pte = _lower(model, folder, STACKS[stack])
     except _Ended as ended:
         return ended.outcome
-    return _run(kind, wanted, pte, runtime)
+    return _run(kind, wanted, pte)
 
 
 def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Path:
@@ -234,16 +232,14 @@ def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Pat
     return outputs["pte"]
 
 
-def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path, runtime: Path) -> Outcome:
+def _run(kind: Kind, wanted: Sequence[Sequence[Any]], pte: Path) -> Outcome:
     """Run a program. The verification of a build makes the first call, the example, too, and one of the least sizes; it
     refuses what it finds."""
     from modelbuild_runtime import InputError, ProgramError, load
-    from modelbuild_runtime.native.library import library_file
 
-    library_file(runtime)
     number, word, problem = 0, "", ""
     try:
-        program = load(pte, runtime=runtime)
+        program = load(pte)
         for number, (call, results) in enumerate(zip(kind.calls, wanted, strict=True)):  # noqa: B007
             found = list(program.run([each.clone() for each in call]).values())
             if problem := _difference(kind, call, found, results):

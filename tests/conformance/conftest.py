@@ -1,11 +1,8 @@
-"""The C++ runtime, and warm libraries, for attempts."""
+"""Warm libraries for attempts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +11,7 @@ from tests.conformance.kinds import Kind
 
 
 @pytest.fixture(scope="session")
-def attempted(builder: Any, repository: Path) -> Callable[[Kind], dict[str, Outcome]]:
+def attempted() -> Callable[[Kind], dict[str, Outcome]]:
     """Return a function that returns the outcome of a kind by stack."""
-    runtime = builder.build(repository / "build/runtime", tests=True)
     warm()
-    return partial(attempt, runtime=runtime)
+    return attempt

@@ -26,7 +26,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("patterns", nargs="*", default=["*"], help="names of operators, forms or kinds; default: all")
     parser.add_argument("--stack", action="append", choices=STACKS, help="default: all")
-    parser.add_argument("--runtime", type=Path, default=ROOT / "build/runtime", help="folder of the C++ runtime")
     parser.add_argument("--record", action="store_true", help="record the outcomes of the names in outcomes.txt")
     parser.add_argument("--figures", action="store_true", help="print only how many recorded operators are right")
     parser.add_argument("-v", "--verbose", action="store_true", help="print kinds that are right, too")
@@ -40,7 +39,7 @@ def main() -> int:
     for name in names(options.patterns):
         row: dict[str, list[str]] = {stack: [] for stack in stacks}
         for kind in kinds_of(name, ("*",) if options.record else options.patterns):
-            for stack, outcome in attempt(kind, options.runtime, stacks).items():
+            for stack, outcome in attempt(kind, stacks).items():
                 row[stack].append(outcome.word)
                 every.append((stack, outcome))
                 if options.verbose or outcome.word != "right":

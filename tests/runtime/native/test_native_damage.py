@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_is_one_line_and_exit_code_1(
-    what: str, sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str], native: Path
+    what: str, sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str]
 ) -> None:
     path = sealed("xnnpack")
     damage, why = DAMAGE[what]
@@ -90,7 +89,7 @@ def test_damage_is_one_line_and_exit_code_1(
         assert done.stderr.startswith(f"error: {path}: ")
         assert why in done.stderr
         assert done.stderr.count("\n") == 1
-    for load in (modelbuild_runtime.read_description, partial(modelbuild_runtime.load, runtime=native)):
+    for load in (modelbuild_runtime.read_description, modelbuild_runtime.load):
         with pytest.raises(ProgramError) as caught:
             load(path)
         assert str(caught.value).startswith(f"{path}: ")
@@ -99,7 +98,7 @@ def test_damage_is_one_line_and_exit_code_1(
 
 
 def test_damaged_data_beside_a_program_are_refused(
-    sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str], native: Path
+    sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str]
 ) -> None:
     path = sealed("external")
     data = path.with_suffix(".ptd")
@@ -116,7 +115,7 @@ def test_damaged_data_beside_a_program_are_refused(
 
 
 def test_the_digest_is_not_looked_at_where_the_caller_says_so(
-    sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str], native: Path
+    sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str]
 ) -> None:
     path = sealed("xnnpack")
     path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 20))

@@ -251,7 +251,7 @@ assert "torch" not in sys.modules
 """
 
 
-def test_programs_on_the_cpu_are_those_of_the_bindings(native: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+def test_a_process_without_torch_computes_the_same(native: Path, samples: dict[str, Any], tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     programs = {name: modelbuild_runtime.load(samples[name].path) for name in CASES}
     given: dict[str, dict[str, np.ndarray]] = {}
@@ -278,8 +278,17 @@ def test_programs_on_the_cpu_are_those_of_the_bindings(native: Path, samples: di
 def test_what_is_no_runtime(samples: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=rf"^{tmp_path}: no libmodelbuild_runtime\.so there; `make runtime` builds"):
         modelbuild_runtime.load(samples["two"].path, runtime=tmp_path)
-    with pytest.raises(ProgramError, match=r"is not the C\+\+ runtime; expected libmodelbuild_runtime\.so"):
-        modelbuild_runtime.load(samples["two"].path, runtime=_ctypes.__file__)
+    code = "import sys, modelbuild_runtime as m; m.load(sys.argv[1], runtime=sys.argv[2])"
+    command = [sys.executable, "-c", code, samples["two"].path, _ctypes.__file__]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "is not the C++ runtime; expected libmodelbuild_runtime.so" in done.stderr.splitlines()[-1]
+
+
+def test_a_second_runtime_in_one_process_is_refused(native: Path, samples: dict[str, Any]) -> None:
+    """Both would register their kernels, and their log, with one library of ExecuTorch's."""
+    modelbuild_runtime.load(samples["two"].path)
+    with pytest.raises(ProgramError, match=r"this process has another runtime already; expected /"):
+        modelbuild_runtime.load(samples["two"].path, runtime=native)
 
 
 def test_bfloat16_is_rounded_as_torch_does() -> None:

@@ -141,7 +141,7 @@ def test_a_program_runs_on_a_device_by_its_name(made: Workspace, x: Path) -> Non
 
 
 def test_programs_run_in_one_process(bundle: Path, x: Path) -> None:
-    programs = {name: modelbuild_runtime.load(bundle / name, runtime=bundle) for name in ("two", "three")}
+    programs = {name: modelbuild_runtime.load(bundle / name) for name in ("two", "three")}
     for _ in range(2):
         shapes = {name: program.run({"x": np.load(x)})["y"].shape for name, program in programs.items()}
         assert shapes == {"two": (1, 2), "three": (1, 3)}
@@ -154,7 +154,7 @@ def test_a_bundle_without_the_name_of_a_program_is_one_line(bundle: Path) -> Non
     )
     assert (done.returncode, done.stderr) == (1, f"error: {problem}\n")
     with pytest.raises(ProgramError) as raised:
-        modelbuild_runtime.load(bundle, runtime=bundle)
+        modelbuild_runtime.load(bundle)
     assert str(raised.value) == problem
     assert run(bundle, "four", "--describe").returncode == 2
 

@@ -30,8 +30,8 @@ def signed(path: Path, key: Path, **more: Any) -> Path:
     return path
 
 
-def outputs(path: Path, runtime: Path, **options: Any) -> list[np.ndarray]:
-    return list(modelbuild_runtime.load(path, runtime=runtime, **options).run(ARRAYS).values())
+def outputs(path: Path, **options: Any) -> list[np.ndarray]:
+    return list(modelbuild_runtime.load(path, **options).run(ARRAYS).values())
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def inputs(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def refused(modelbuild_run: Run, native: Path, inputs: list[str], public: Path) -> Callable[..., str]:
+def refused(modelbuild_run: Run, inputs: list[str], public: Path) -> Callable[..., str]:
     """Return a function that expects one line and exit code 1 of each way to load a program, and returns the line."""
 
     def check(path: Path, code: int = 1, key: Path = public) -> str:
@@ -82,7 +82,7 @@ def refused(modelbuild_run: Run, native: Path, inputs: list[str], public: Path) 
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done
             lines.add(done.stderr.removeprefix("error: ").removesuffix("\n"))
         with pytest.raises(InputError if code == 2 else ProgramError) as caught:
-            modelbuild_runtime.load(path, runtime=native, verify=key)
+            modelbuild_runtime.load(path, verify=key)
         (line,) = {*lines, str(caught.value)}
         return line
 
@@ -90,7 +90,7 @@ def refused(modelbuild_run: Run, native: Path, inputs: list[str], public: Path) 
 
 
 def test_a_signed_program_and_a_signed_bundle_run(
-    program: Path, bundle: Path, key: Path, public: Path, native: Path, modelbuild_run: Run, inputs: list[str]
+    program: Path, bundle: Path, key: Path, public: Path, modelbuild_run: Run, inputs: list[str]
 ) -> None:
     other = write_key(key.parent, "other").with_suffix(".pub")
     for path, file in ((program, program), (bundle, bundle / "program/net.pte")):
@@ -101,9 +101,9 @@ def test_a_signed_program_and_a_signed_bundle_run(
         done = modelbuild_run(path, *inputs, f"--verify={public}", "--json")
         assert json.loads(done.stdout)["program"] == str(file)
         assert modelbuild_run(path, "--describe", f"--verify={public}").returncode == 0
-        expected = outputs(path, native)
+        expected = outputs(path)
         for keys in (public, str(public), [other, public]):
-            for found, array in zip(outputs(path, native, verify=keys), expected, strict=True):
+            for found, array in zip(outputs(path, verify=keys), expected, strict=True):
                 np.testing.assert_array_equal(found, array)
 
 
@@ -195,12 +195,10 @@ def test_other_keys_certificates_and_statements_are_refused(
         assert refused(program).startswith(f"{place}: {problem}; expected")
 
 
-def test_signatures_of_the_formats_own_package_are_accepted(
-    program: Path, bundle: Path, key: Path, native: Path
-) -> None:
+def test_signatures_of_the_formats_own_package_are_accepted(program: Path, bundle: Path, key: Path) -> None:
     for path in (program, bundle):
         signing.Config().use_elliptic_key_signer(private_key=key).sign(path, signature_path(path))
-        assert len(outputs(path, native, verify=key.with_suffix(".pub"))) == 2
+        assert len(outputs(path, verify=key.with_suffix(".pub"))) == 2
 
 
 BAD_BUNDLES: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -243,7 +241,7 @@ def test_a_bundle_without_its_signature_or_program_is_refused(
 
 
 def test_each_file_beside_a_program_needs_a_signature(
-    bundle: Path, key: Path, public: Path, native: Path, tmp_path: Path, refused: Callable[..., str]
+    bundle: Path, key: Path, public: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     program, data = (Path(shutil.copy(bundle / f"program/net.{suffix}", tmp_path)) for suffix in ("pte", "ptd"))
     signature = tmp_path / "net.signature.json"
@@ -254,18 +252,16 @@ def test_each_file_beside_a_program_needs_a_signature(
     for file in (signature, data):
         assert refused(program) == f"{file}: is not signed; expected {file}.sig"
         signed(file, key)
-    assert set(modelbuild_runtime.load(program, runtime=native, verify=public).run(ARRAYS)) == {"a", "b"}
+    assert set(modelbuild_runtime.load(program, verify=public).run(ARRAYS)) == {"a", "b"}
     flip(data)
     assert refused(program) == f"{data}: was changed after it was signed"
 
 
-def test_a_loaded_program_has_the_bytes_that_were_verified(
-    program: Path, bundle: Path, public: Path, native: Path
-) -> None:
+def test_a_loaded_program_has_the_bytes_that_were_verified(program: Path, bundle: Path, public: Path) -> None:
     """ExecuTorch reads a program in the first run; the files are overwritten in place before it."""
     for path in (program, bundle):
-        expected = outputs(path, native)
-        loaded = modelbuild_runtime.load(path, runtime=native, verify=public)
+        expected = outputs(path)
+        loaded = modelbuild_runtime.load(path, verify=public)
         for file in [path] if path.is_file() else (path / "program").iterdir():
             with file.open("r+b") as opened:
                 opened.write(bytes(file.stat().st_size))
@@ -302,19 +298,19 @@ def test_keys_that_cannot_verify_are_one_line_and_exit_code_2(
         assert refused(program, code=2, key=given) == f"{given}: {problem}"
 
 
-def test_a_key_in_compressed_form_verifies(program: Path, key: Path, native: Path) -> None:
+def test_a_key_in_compressed_form_verifies(program: Path, key: Path) -> None:
     short = key.with_name("short.pub")
     command = ["openssl", "ec", "-in", key, "-pubout", "-conv_form", "compressed", "-out", short]
     subprocess.run(command, capture_output=True, check=True)
     assert short.stat().st_size < key.with_suffix(".pub").stat().st_size
-    assert len(outputs(program, native, verify=short)) == 2
+    assert len(outputs(program, verify=short)) == 2
 
 
-def test_a_key_verifies_its_own_signatures_and_no_others(program: Path, key: Path, native: Path) -> None:
+def test_a_key_verifies_its_own_signatures_and_no_others(program: Path, key: Path) -> None:
     """With 30 keys, whose signatures have numbers of several lengths."""
     for number in range(30):
         private = write_key(key.parent, f"k{number}")
         signed(program, private)
-        modelbuild_runtime.load(program, runtime=native, verify=private.with_suffix(".pub"))
+        modelbuild_runtime.load(program, verify=private.with_suffix(".pub"))
         with pytest.raises(ProgramError, match="was made by another key, or changed"):
-            modelbuild_runtime.load(program, runtime=native, verify=key.with_suffix(".pub"))
+            modelbuild_runtime.load(program, verify=key.with_suffix(".pub"))

@@ -92,13 +92,15 @@ _IN_PROCESS: list[Path] = []
 
 
 def library_in_process() -> Path | None:
-    """Return the library that this process loaded first; None if it loaded none. Another one would share ExecuTorch's
-    library and its registered kernels with the first."""
+    """Return the library that this process loaded; None if it loaded none. A second one would share ExecuTorch's
+    library, its log and its registered kernels with the first, so it is refused."""
     return next(iter(_IN_PROCESS), None)
 
 
 @cache
 def _opened(path: Path) -> ctypes.CDLL:
+    if first := library_in_process():
+        raise ProgramError(f"{path}: this process has another runtime already; expected {first}")
     # A bundle has its own libstdc++, but other libraries in this process expect the machine's, if there is one.
     with contextlib.suppress(OSError):
         ctypes.CDLL("libstdc++.so.6")
