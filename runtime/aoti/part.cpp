@@ -28,28 +28,6 @@ bool same_layout(const std::int64_t* strides, const Tensor& tensor) {
   return true;
 }
 
-// Returns elements of a strided layout in the order of another.
-std::vector<char> rearranged(const std::vector<char>& from, const std::int64_t* strides, const Tensor& to) {
-  const auto item = static_cast<std::size_t>(to.element_size());
-  const auto own = to.strides();
-  std::vector<char> found(to.nbytes());
-  std::vector<ssize_t> index(static_cast<std::size_t>(to.dim()), 0);
-  std::size_t source = 0;
-  std::size_t target = 0;
-  for (ssize_t left = to.numel(); left > 0; --left) {
-    std::memcpy(found.data() + target * item, from.data() + source * item, item);
-    for (std::size_t axis = index.size(); axis-- > 0;) {
-      source += static_cast<std::size_t>(strides[axis]);
-      target += static_cast<std::size_t>(own[axis]);
-      if (++index[axis] < to.size(static_cast<ssize_t>(axis))) break;
-      source -= static_cast<std::size_t>(strides[axis]) * static_cast<std::size_t>(to.size(static_cast<ssize_t>(axis)));
-      target -= static_cast<std::size_t>(own[axis]) * static_cast<std::size_t>(to.size(static_cast<ssize_t>(axis)));
-      index[axis] = 0;
-    }
-  }
-  return found;
-}
-
 // Keeps freed memory in the GPU's pool. Compiled code allocates from the pool in each run and frees everything; by
 // default the pool returns freed memory to the driver whenever the host waits, and the next run maps it again.
 Error keep_memory(int device) {
@@ -206,8 +184,8 @@ Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cu
   Tensor to = argument->toTensor();
   const std::vector<executorch::aten::SizesType> shape(sizes, sizes + rank);
   if (dtype != static_cast<std::int32_t>(to.scalar_type()) ||
-      executorch::runtime::resize_tensor(to, {shape.data(), shape.size()}) != Error::Ok) {
-    ET_LOG(Error, "%s: %s has another size than the program's memory for it", name_.c_str(), name.c_str());
+      executorch::runtime::resize_tensor(to, {shape.data(), shape.size()}) != Error::Ok || !same_layout(strides, to)) {
+    ET_LOG(Error, "%s: %s has another size or layout than the program's memory for it", name_.c_str(), name.c_str());
     return Error::InvalidState;
   }
   if (to.nbytes() == 0) return Error::Ok;
@@ -216,22 +194,7 @@ Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cu
       error != Error::Ok) {
     return error;
   }
-  if (same_layout(strides, to)) {
-    MB_CUDA(name_.c_str(), cudaMemcpyAsync(target, source, to.nbytes(), cudaMemcpyDeviceToDevice, stream));
-    return Error::Ok;
-  }
-  if (cuda::recording()) {
-    ET_LOG(Error, "%s: %s is rearranged on the host, which a CUDA graph can't contain", name_.c_str(), name.c_str());
-    return Error::NotSupported;
-  }
-  std::size_t span = 1;
-  for (std::int64_t i = 0; i < rank; ++i) span += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
-  std::vector<char> host(span * static_cast<std::size_t>(to.element_size()));
-  MB_CUDA(name_.c_str(), cudaMemcpyAsync(host.data(), source, host.size(), cudaMemcpyDeviceToHost, stream));
-  MB_CUDA(name_.c_str(), cudaStreamSynchronize(stream));
-  const std::vector<char> ordered = rearranged(host, strides, to);
-  MB_CUDA(name_.c_str(), cudaMemcpyAsync(target, ordered.data(), ordered.size(), cudaMemcpyHostToDevice, stream));
-  MB_CUDA(name_.c_str(), cudaStreamSynchronize(stream));
+  MB_CUDA(name_.c_str(), cudaMemcpyAsync(target, source, to.nbytes(), cudaMemcpyDeviceToDevice, stream));
   return Error::Ok;
 }
 

@@ -333,7 +333,6 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
     two         two libraries in one program
     chain       two adjacent libraries, inputs and outputs like `device`
     transposed  the library's output is column by column
-    transposed_device  the same, with inputs and outputs like `device`
     sorting_device  the library names the shim that sorts, with inputs and outputs like `device`
     broken      the library is invalid
     theirs      the weights are in a layout of executorch 1.5.1
@@ -384,7 +383,6 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
             make("two", gelus=2),
             make("chain", gelus=2, between=False, own_io=True),
             make("transposed", library=transposed),
-            make("transposed_device", library=transposed, own_io=True),
             make("sorting_device", library=sorting, own_io=True),
             make("broken", library=b"no library"),
             make("theirs", keys=b"ETCUDAFQN3\x07\0\0\0library\0\0\0\0"),

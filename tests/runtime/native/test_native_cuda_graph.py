@@ -51,7 +51,6 @@ def test_two_parts_are_one_graph(fake_gpus: Any, cuda_programs: dict[str, Path],
         ("trt_programs", "planned", "0", "the CPU runs et_copy::_d2h_copy.out, et_copy::_h2d_copy.out", ""),
         ("trt_programs", "device", "0", "input 'input0' lies on the host", ""),
         ("trt_programs", "waits", "1", "ran", "operation failed due to a previous error during capture"),
-        ("cuda_programs", "transposed_device", "1", "ran", "is rearranged on the host"),
         ("cuda_programs", "sorting_device", "1", "ran", "it sorts with Thrust, which allocates memory"),
     ],
 )

@@ -19,6 +19,7 @@ from modelbuild_rules.backends.cuda.steps.generate.decompositions import (
     product,
     remainder,
 )
+from modelbuild_rules.backends.cuda.steps.generate.generate import _make_outputs_contiguous
 
 HERE = Path(__file__).parent
 SIZE = torch.export.Dim("size", min=2, max=64)
@@ -111,6 +112,18 @@ def test_kernels_are_generated_for_two_products_of_any_size(lowering: Any, tmp_p
     given = (floats(3, 3, 4), floats(3, 4, 5))
     exported = torch.export.export(Model(products_of_the_same), given, dynamic_shapes={"x": {0: SIZE}, "y": {0: SIZE}})
     generates(lowering(exported, [lowering.cuda()]), tmp_path)
+
+
+def test_outputs_are_contiguous() -> None:
+    """The program's memory for them is, and neither the runtime nor a CUDA graph rearranges values."""
+    program = torch.export.export(Model(lambda x: (x * 2, (x * 2).mT, x.mT, x.mT)), (floats(2, 3, 4),))
+    _make_outputs_contiguous(program)
+    (output,) = program.graph.find_nodes(op="output")
+    assert all(each.meta["val"].is_contiguous() for each in output.args[0])
+    x = floats(2, 3, 4) + 1
+    for made, expected in zip(program.module()(x), (x * 2, x.mT * 2, x.mT, x.mT), strict=True):
+        assert made.is_contiguous()
+        assert torch.equal(made, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])

@@ -116,11 +116,13 @@ class Forms(nn.Module):
         super().__init__()
         self.line = nn.Sequential(nn.Conv1d(4, 4, 3, dilation=2), nn.Conv1d(4, 4, 1), nn.ConvTranspose1d(4, 4, 4, 2))
         self.image = nn.Sequential(nn.Conv2d(1, 2, 3, 1, 2, 2), nn.ConvTranspose2d(2, 2, 2, 2), nn.Upsample(None, 2))
+        self.volume = nn.Conv3d(1, 2, 1)
         self.bag = nn.EmbeddingBag(10, 4, mode="mean")
 
     def forward(self, x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
         means = x[0].scatter_reduce(0, index, x[0], "mean")
-        return self.image(self.line(x).unsqueeze(1)), means, torch.histc(x, 4), self.bag(index)
+        line = self.line(x).unsqueeze(1)
+        return self.image(line), self.volume(line.unsqueeze(1)), means, torch.histc(x, 4), self.bag(index)
 
 
 def test_convolutions_of_all_forms_and_what_is_decomposed_are_taken(lowering: Any) -> None:
@@ -128,7 +130,7 @@ def test_convolutions_of_all_forms_and_what_is_decomposed_are_taken(lowering: An
     lowered = lowering(export(Forms().eval(), given), [lowering.cuda()])
     assert lowered.taken(None) == []
     taken = lowered.taken("cuda")
-    assert taken.count("aten.convolution.default") == 5
+    assert taken.count("aten.convolution.default") == 6
     assert {"aten.scatter_reduce.two", "aten.histc.default", "aten.upsample_nearest2d.vec"} <= set(taken)
     assert any(op.startswith("aten._embedding_bag") for op in taken)
 

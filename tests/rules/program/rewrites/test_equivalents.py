@@ -32,6 +32,17 @@ def resized(**how: Any) -> Callable[..., Tensor]:
     return lambda x: nn.functional.interpolate(x, mode="bicubic", antialias=True, **how)
 
 
+def interpolated(mode: str, **how: Any) -> Callable[..., Tensor]:
+    return lambda x: nn.functional.interpolate(x, mode=mode, **how)
+
+
+def with_infinities(*shape: int) -> Tensor:
+    """Return values of which neighbours are infinite."""
+    x = torch.randn(shape)
+    x[..., -2:], x[..., 0] = float("inf"), float("-inf")
+    return x
+
+
 @pytest.mark.parametrize(
     ("function", "inputs"),
     [
@@ -41,6 +52,11 @@ def resized(**how: Any) -> Callable[..., Tensor]:
         (resized(size=(5, 7)), (torch.rand(1, 2, 11, 9),)),
         (resized(size=(16, 4)), (torch.rand(2, 1, 7, 13, dtype=torch.float64),)),
         (resized(scale_factor=(0.4, 1.7)), (torch.rand(1, 3, 14, 10),)),
+        (interpolated("linear", scale_factor=1.7), (with_infinities(2, 3, 9),)),
+        (interpolated("linear", size=4, align_corners=True), (torch.rand(2, 3, 9).half(),)),
+        (interpolated("trilinear", scale_factor=2), (with_infinities(1, 2, 3, 4, 6),)),
+        (interpolated("trilinear", scale_factor=1.4), (torch.rand(1, 1, 2, 5, 5),)),  # rows keep their number
+        (interpolated("trilinear", size=(3, 1, 4), align_corners=True), (torch.rand(1, 2, 3, 4, 2),)),
         *(
             (of(reduction, dim, include_self), (torch.rand(4, 4), torch.tensor([3, 0, 3, 1]), torch.rand(4, 4)))
             for reduction in ("prod", "mean", "amax", "amin")
@@ -63,11 +79,12 @@ def test_the_same_values_without_the_operators(function: Callable[..., Any], inp
     program = with_equivalents(export(Call(function), inputs))
     made, expected = program.module()(*inputs), function(*inputs)
     assert made.dtype == expected.dtype
-    torch.testing.assert_close(made, expected)
+    torch.testing.assert_close(made, expected, equal_nan=True)
     for node in program.graph.nodes:
         assert node.target not in (torch.ops.aten.index_reduce.default, torch.ops.aten.searchsorted.Scalar)
         assert node.target not in (torch.ops.aten.bucketize.Scalar, torch.ops.aten.alias.default)
         assert "bicubic" not in str(node.target)
+        assert "linear" not in str(node.target)
         assert "_true" not in str(node.target)
         if node.target in (torch.ops.aten.searchsorted.Tensor, torch.ops.aten.bucketize.Tensor):
             assert len({each.meta["val"].dtype for each in node.args[:2]}) == 1

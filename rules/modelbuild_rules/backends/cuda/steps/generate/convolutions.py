@@ -92,28 +92,48 @@ def _transposed(
     output_padding: Sizes,
     groups: int,
 ) -> Tensor:
-    """Return a transposed convolution. Output positions with the same remainder modulo the stride are a plain
-    convolution of the input with every stride-th weight: each remainder becomes a channel, and channels are then spread
-    over positions."""
-    dims, batch = len(stride), x.shape[0]
-    for n, step in enumerate(dilation):
-        if step > 1:
-            weight = _with_zeros(weight, 2 + n, step)
+    """Return a transposed convolution. No value of the input is multiplied with a zero that eager mode lacks, since
+    the product of an infinity is NaN."""
+    if any(step > 1 for step in dilation):
+        return _of_spread(x, weight, stride, padding, dilation, output_padding, groups)
     inputs, outputs, *kernel = weight.shape
+    dims, batch, channels = len(stride), x.shape[0], groups * outputs
     taps = [-(-length // step) for length, step in zip(kernel, stride, strict=True)]
     fill = [count * step - length for count, step, length in zip(taps, stride, kernel, strict=True)]
     weight = pad(weight, [each for end in reversed(fill) for each in (0, end)])
     split = [part for pair in zip(taps, stride, strict=True) for part in pair]
     at, remainders = [3 + 2 * n for n in range(dims)], [4 + 2 * n for n in range(dims)]
-    weight = weight.reshape(groups, inputs // groups, outputs, *split).flip(at).permute(0, 2, *remainders, 1, *at)
-    channels = groups * outputs
-    weight = weight.reshape(channels * math.prod(stride), inputs // groups, *taps)
-    made = _plain(x, weight, None, [1] * dims, [count - 1 for count in taps], groups)
-    lengths = made.shape[2:]
-    made = made.reshape(batch, channels, *stride, *lengths)
+    weight = weight.reshape(groups, inputs // groups, outputs, *split).permute(0, 2, *remainders, 1, *at)
+    # Of a dimension, the last `fill` remainders have a tap less.
+    parts = [
+        [(0, step - less, count), (step - less, step, count - 1)] if less else [(0, step, count)]
+        for step, less, count in zip(stride, fill, taps, strict=True)
+    ]
+    lengths = [length + count - 1 for length, count in zip(x.shape[2:], taps, strict=True)]
+
+    def made_of(chosen: Sequence[tuple[int, int, int]]) -> Tensor:
+        """Return the output's positions with some remainders modulo the stride: a plain convolution of the input with
+        every stride-th weight, with a channel for each remainder."""
+        steps, counts = [end - start for start, end, _ in chosen], [count for *_, count in chosen]
+        if 0 in counts:
+            return x.new_zeros(batch, channels, *steps, *lengths)
+        own = weight[:, :, *(slice(start, end) for start, end, _ in chosen), :, *(slice(count) for count in counts)]
+        own = own.reshape(channels * math.prod(steps), inputs // groups, *counts).flip([2 + n for n in range(dims)])
+        made = _plain(x, own, None, [1] * dims, [count - 1 for count in counts], groups)
+        less = [most - count for most, count in zip(taps, counts, strict=True)]
+        made = pad(made, [each for end in reversed(less) for each in (0, end)])
+        return made.reshape(batch, channels, *steps, *lengths)
+
+    def joined(*chosen: tuple[int, int, int]) -> Tensor:
+        axis = len(chosen)
+        if axis == dims:
+            return made_of(chosen)
+        return torch.cat([joined(*chosen, each) for each in parts[axis]], 2 + axis)
+
+    made = joined()
     order = [part for n in range(dims) for part in (2 + dims + n, 2 + n)]
-    joined = [length * step for length, step in zip(lengths, stride, strict=True)]
-    made = made.permute(0, 1, *order).reshape(batch, channels, *joined)
+    spread = [length * step for length, step in zip(lengths, stride, strict=True)]
+    made = made.permute(0, 1, *order).reshape(batch, channels, *spread)
     for n in range(dims):
         size = (x.shape[2 + n] - 1) * stride[n] - 2 * padding[n] + kernel[n] + output_padding[n]
         beyond = kernel[n] + output_padding[n] - padding[n] - taps[n] * stride[n]  # zeros after the last position
@@ -123,8 +143,34 @@ def _transposed(
     return made
 
 
-def _with_zeros(weight: Tensor, dim: int, step: int) -> Tensor:
-    """Return a weight with `step - 1` zeros between its elements along a dimension."""
-    length = weight.shape[dim]
-    apart = pad(weight.unsqueeze(dim + 1), [0, 0] * (weight.dim() - dim - 1) + [0, step - 1])
+def _of_spread(
+    x: Tensor,
+    weight: Tensor,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    output_padding: Sizes,
+    groups: int,
+) -> Tensor:
+    """Return a dilated transposed convolution: that of the input with zeros between its values, neither transposed nor
+    strided."""
+    dims = len(stride)
+    for n, step in enumerate(stride):
+        x = _with_zeros(x, 2 + n, step)
+    inputs, outputs, *kernel = weight.shape
+    weight = (
+        weight.reshape(groups, inputs // groups, outputs, *kernel).transpose(1, 2).flip([3 + n for n in range(dims)])
+    )
+    weight = weight.reshape(groups * outputs, inputs // groups, *kernel)
+    before = [step * (length - 1) - cut for step, length, cut in zip(dilation, kernel, padding, strict=True)]
+    around = [each for cut, more in reversed([*zip(before, output_padding, strict=True)]) for each in (cut, cut + more)]
+    return _dilated(pad(x, around), weight, None, [1] * dims, [0] * dims, dilation, groups)
+
+
+def _with_zeros(x: Tensor, dim: int, step: int) -> Tensor:
+    """Return a tensor with `step - 1` zeros between its elements along a dimension."""
+    if step == 1:
+        return x
+    length = x.shape[dim]
+    apart = pad(x.unsqueeze(dim + 1), [0, 0] * (x.dim() - dim - 1) + [0, step - 1])
     return apart.flatten(dim, dim + 1).narrow(dim, 0, step * (length - 1) + 1)

@@ -129,6 +129,7 @@ def generate(
                 continue  # it divides as float64; Inductor divides integers exactly
             each(program if getattr(each, "requires_exported_program", False) else program.graph_module)
         program = program.run_decompositions({**CudaBackend.get_decomposition_table(), **decompositions()})
+        _make_outputs_contiguous(program)
         inputs = [n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs]
         with CudaBackend.get_extra_aoti_compile_context_manager(specs):
             try:
@@ -198,6 +199,25 @@ def _to_aten(program: Any) -> None:
             node.target = aten_operator(node.target)
             node.kwargs = {**others, "memory_format": torch.contiguous_format}
     module.recompile()
+
+
+def _make_outputs_contiguous(program: Any) -> None:
+    """Copy each output that would have other strides than row-major ones, which the program's memory has."""
+    import torch
+
+    (output,) = program.graph.find_nodes(op="output")
+    copies: dict[Any, Any] = {}
+    for node in dict.fromkeys(output.all_input_nodes):
+        if not node.meta["val"].is_contiguous():
+            with program.graph.inserting_before(output):
+                copy = program.graph.call_function(torch.ops.aten.clone.default, (node,))
+            copy.kwargs = {"memory_format": torch.contiguous_format}
+            copy.meta = {**node.meta, "val": node.meta["val"].contiguous()}
+            copies[node] = copy
+    output.args = torch.fx.map_arg(output.args, lambda node: copies.get(node, node))
+    for node, copy in copies.items():
+        program.graph_signature.replace_all_uses(node.name, copy.name)
+    program.graph_module.recompile()
 
 
 def _kernels(graph: Any, autotuners: Mapping[str, Any]) -> tuple[Kernel, ...]:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from modelbuild_rules.backends.cuda.steps.generate.generate import generate
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import marked, nodes_without_kernels
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
-from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
+from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser, usable
 from modelbuild_rules.program.steps.lowering.delegation import computing
 
 NO_LOWERING = "AOTInductor can't compile it for the CUDA delegate"
@@ -52,7 +52,7 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
         no_gpu(),
         patch.object(GraphLowering, "run_node", run),
         patch.object(GraphLowering, "codegen_with_cpp_wrapper", stop),
-        patch.object(Chooser, "template", lambda _, candidates: candidates[0]),
+        patch.object(Chooser, "template", lambda _, candidates: usable(candidates)[0]),
         _metas_kept(program),
     ):
         try:

@@ -22,6 +22,14 @@ from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 TRIED = 6
 
 
+def usable(candidates: Sequence[Any]) -> Sequence[Any]:
+    """Return the Triton templates of Inductor's ChoiceCallers; the first of others, a kernel of libtorch's, if there
+    are none."""
+    from torch._inductor.select_algorithm import TritonTemplateCaller
+
+    return [each for each in candidates if isinstance(each, TritonTemplateCaller)] or candidates[:1]
+
+
 class Chooser:
     """Chooses kernels for one partition. It adds choices and their candidates to `candidates`."""
 
@@ -32,11 +40,9 @@ class Chooser:
 
     def template(self, candidates: Sequence[Any]) -> Any:
         """Return one of Inductor's ChoiceCallers."""
-        from torch._inductor.select_algorithm import TritonTemplateCaller
-
-        templates = [each for each in candidates if isinstance(each, TritonTemplateCaller)]
+        templates = usable(candidates)
         if len(templates) < 2:
-            return templates[0] if templates else candidates[0]
+            return templates[0]
         described = [_described(each) for each in templates]
         common = dict(set.intersection(*(set(each.items()) for each in described)))
         what = {

@@ -6,6 +6,7 @@
 | searchsorted and bucketize of a number | the same of a tensor |
 | searchsorted and bucketize of two types | the same of one type, which holds both |
 | bicubic interpolation with antialiasing | products with matrices of weights |
+| linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
@@ -21,7 +22,12 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
-from modelbuild_rules.program.steps.lowering.rewrites.resizing import bicubic, bicubic_of_sizes_or_factors
+from modelbuild_rules.program.steps.lowering.rewrites.resizing import (
+    bicubic,
+    bicubic_of_sizes_or_factors,
+    linear,
+    linear_of_sizes_or_factors,
+)
 
 aten = torch.ops.aten
 
@@ -120,4 +126,8 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.narrow_copy.default: _narrow_copy,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,
+    aten.upsample_linear1d.default: linear,
+    aten.upsample_linear1d.vec: linear_of_sizes_or_factors,
+    aten.upsample_trilinear3d.default: linear,
+    aten.upsample_trilinear3d.vec: linear_of_sizes_or_factors,
 }
