@@ -10,8 +10,12 @@ from pathlib import Path
 
 
 def test_without_a_cross_compiler_one_line_names_the_package(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "build/bin").mkdir(parents=True)
+    (tmp_path / "build/lib").mkdir()
+    (tmp_path / "build/bin/modelbuild-run").touch()
     done = subprocess.run(
-        [sys.executable, repository / "runtime/archive.py", "--arch=aarch64", f"--out={tmp_path}/out"],
+        [sys.executable, repository / "runtime/archive.py", "--arch=aarch64", f"--build={tmp_path}/build",
+         f"--out={tmp_path}/out"],
         env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")

@@ -34,8 +34,8 @@ class Xnnpack(Attrs):
     """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
     lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set)] = ()
-    """Operators to take though their kernels lose NaN or infinities: bilinear interpolation; on x86, depthwise
-    convolutions, activations and pools of float16."""
+    """Operators to take though their kernels lose NaN or infinities: bilinear interpolation; on x86,
+    convolutions, linear layers, activations and pools of float16."""
 
 
 XNNPACK = Backend(

@@ -136,8 +136,6 @@ def _is_mean(node: Any) -> str:
 def _is_not_half(node: Any) -> str:
     if node.meta["val"].dtype != torch.float16:
         return ""
-    if node.target == edge.convolution.default and (node.args[6] or not _is_depthwise(node)):
-        return ""
     return "XNNPACK's kernel for float16 loses NaN on x86, and lossy has no 'float16'"
 
 
@@ -191,10 +189,12 @@ _LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
     },
     "float16": dict.fromkeys(
         (
+            "addmm.default",
             "avg_pool2d.default",
             "clamp.default",
             "convolution.default",
             "hardtanh.default",
+            "linear.default",
             "max_pool2d.default",
             "relu.default",
         ),
