@@ -28,10 +28,6 @@ def of(reduction: str, dim: int = 0, include_self: bool = True) -> Callable[...,
     return lambda x, index, source: torch.index_reduce(x, dim, index, source, reduction, include_self=include_self)
 
 
-def resized(**how: Any) -> Callable[..., Tensor]:
-    return lambda x: nn.functional.interpolate(x, mode="bicubic", antialias=True, **how)
-
-
 def interpolated(mode: str, **how: Any) -> Callable[..., Tensor]:
     return lambda x: nn.functional.interpolate(x, mode=mode, **how)
 
@@ -49,9 +45,18 @@ def with_infinities(*shape: int) -> Tensor:
         (torch.ops.aten._is_all_true, (ROWS < 6,)),
         (torch.ops.aten._is_any_true, (ROWS > 6,)),
         (torch.ops.aten._is_all_true, (ROWS < 7,)),
-        (resized(size=(5, 7)), (torch.rand(1, 2, 11, 9),)),
-        (resized(size=(16, 4)), (torch.rand(2, 1, 7, 13, dtype=torch.float64),)),
-        (resized(scale_factor=(0.4, 1.7)), (torch.rand(1, 3, 14, 10),)),
+        *(
+            (interpolated(mode, antialias=True, **how), (x,))
+            for mode in ("bicubic", "bilinear")
+            for how, x in (
+                ({"size": (5, 7)}, torch.rand(1, 2, 11, 9)),
+                ({"size": (16, 4)}, torch.rand(2, 1, 7, 13, dtype=torch.float64)),
+                ({"scale_factor": (0.4, 1.7)}, torch.rand(1, 3, 14, 10)),
+                ({"size": (5, 2), "align_corners": True}, torch.rand(1, 3, 14, 10)),
+                ({"size": (5, 7)}, with_infinities(1, 2, 11, 19)),
+                ({"size": (15, 27)}, with_infinities(1, 2, 11, 19)),
+            )
+        ),
         (interpolated("linear", scale_factor=1.7), (with_infinities(2, 3, 9),)),
         (interpolated("linear", size=4, align_corners=True), (torch.rand(2, 3, 9).half(),)),
         (interpolated("trilinear", scale_factor=2), (with_infinities(1, 2, 3, 4, 6),)),

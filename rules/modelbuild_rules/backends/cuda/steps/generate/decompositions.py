@@ -17,7 +17,7 @@ from torch._decomp import decomposition_table
 from modelbuild_rules.backends.cuda.steps.generate import convolutions
 from modelbuild_rules.program.steps.lowering.aten import aten_operator
 from modelbuild_rules.program.steps.lowering.rewrites.forms.corrections import floor_quotient, is_opposite
-from modelbuild_rules.program.steps.lowering.rewrites.resizing import linear, linear_of_sizes_or_factors
+from modelbuild_rules.program.steps.lowering.rewrites.resizing import linear, of_sizes_or_factors
 
 aten = torch.ops.aten
 
@@ -48,7 +48,7 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten.addmm.default: added_product,
         aten.baddbmm.default: added_product,
         aten.upsample_bilinear2d.default: linear,
-        aten.upsample_bilinear2d.vec: linear_of_sizes_or_factors,
+        aten.upsample_bilinear2d.vec: of_sizes_or_factors(linear),
     }
 
 

@@ -5,7 +5,7 @@
 | index_reduce | scatter_reduce, with its index repeated along the other dimensions |
 | searchsorted and bucketize of a number | the same of a tensor |
 | searchsorted and bucketize of two types | the same of one type, which holds both |
-| bicubic interpolation with antialiasing | products with matrices of weights |
+| interpolation with antialiasing | weighted means of windows |
 | linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
@@ -23,10 +23,10 @@ from torch.export import ExportedProgram
 
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.resizing import (
-    bicubic,
-    bicubic_of_sizes_or_factors,
+    bicubic_antialiased,
+    bilinear_antialiased,
     linear,
-    linear_of_sizes_or_factors,
+    of_sizes_or_factors,
 )
 
 aten = torch.ops.aten
@@ -117,8 +117,10 @@ def _is_any_true(x: Tensor) -> Any:
 _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten._is_all_true.default: _is_all_true,
     aten._is_any_true.default: _is_any_true,
-    aten._upsample_bicubic2d_aa.default: bicubic,
-    aten._upsample_bicubic2d_aa.vec: bicubic_of_sizes_or_factors,
+    aten._upsample_bicubic2d_aa.default: bicubic_antialiased,
+    aten._upsample_bicubic2d_aa.vec: of_sizes_or_factors(bicubic_antialiased),
+    aten._upsample_bilinear2d_aa.default: bilinear_antialiased,
+    aten._upsample_bilinear2d_aa.vec: of_sizes_or_factors(bilinear_antialiased),
     aten.alias.default: _alias,
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
@@ -127,7 +129,7 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,
     aten.upsample_linear1d.default: linear,
-    aten.upsample_linear1d.vec: linear_of_sizes_or_factors,
+    aten.upsample_linear1d.vec: of_sizes_or_factors(linear),
     aten.upsample_trilinear3d.default: linear,
-    aten.upsample_trilinear3d.vec: linear_of_sizes_or_factors,
+    aten.upsample_trilinear3d.vec: of_sizes_or_factors(linear),
 }

@@ -1,7 +1,8 @@
 """Interpolation by operators that have kernels, as eager mode computes it on a CPU.
 
-Bicubic interpolation with antialiasing becomes products with matrices of weights, for rows and for columns. The weights
-are those of PyTorch: a cubic filter (a = -0.5), as wide as the scale if the picture shrinks.
+Interpolation with antialiasing becomes weighted means of windows, of rows and of columns. The weights are PyTorch's: a
+triangle, or a cubic filter (a = -0.5), as wide as the scale if the picture shrinks. No value outside of a window is
+multiplied with zero, since that of an infinity is NaN.
 
 Linear interpolation becomes sums of products of the values at corners. Torch's own decomposition computes
 a + (b - a) * share, which is NaN where a and b are the same infinity, and resizes axes that keep their size.
@@ -9,7 +10,8 @@ a + (b - a) * share, which is NaN where a and b are the same infinity, and resiz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -18,26 +20,31 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 
-def bicubic(
-    x: Tensor, size: Sequence[Any], align_corners: bool, by_rows: float | None = None, by_columns: float | None = None
+def bicubic_antialiased(
+    x: Tensor, sizes: Sequence[Any], align_corners: bool, by_rows: float | None = None, by_columns: float | None = None
 ) -> Any:
-    """Return resized pictures; NotImplemented for corners that are aligned, and for types other than floating-point
-    ones."""
-    if align_corners or not x.is_floating_point():
-        return NotImplemented
-    rows = _weights(x, x.shape[-2], size[0], by_rows)
-    columns = _weights(x, x.shape[-1], size[1], by_columns)
-    return torch.matmul(torch.matmul(rows, x), columns.t())
+    """Return an _upsample_bicubic2d_aa; NotImplemented for types other than floating-point ones."""
+    return _antialiased(x, sizes, align_corners, (by_rows, by_columns), _cubic, 2)
 
 
-def bicubic_of_sizes_or_factors(
-    x: Tensor, size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
+def bilinear_antialiased(
+    x: Tensor, sizes: Sequence[Any], align_corners: bool, by_rows: float | None = None, by_columns: float | None = None
 ) -> Any:
-    """Return resized pictures, whose sizes are given, or result from factors."""
-    if size is None:
-        size = [int(each * factor) for each, factor in zip(x.shape[-2:], factors or (), strict=True)]
-        return bicubic(x, size, align_corners, *(factors or ()))
-    return bicubic(x, size, align_corners)
+    """Return an _upsample_bilinear2d_aa; NotImplemented for types other than floating-point ones."""
+    return _antialiased(x, sizes, align_corners, (by_rows, by_columns), _triangle, 1)
+
+
+def of_sizes_or_factors(resize: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that resizes a tensor, whose sizes are given, or result from factors."""
+
+    def resized(
+        x: Tensor, sizes: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None = None
+    ) -> Any:
+        if sizes is None:
+            sizes = [torch.sym_int(each * factor) for each, factor in zip(x.shape[2:], factors or (), strict=True)]
+        return resize(x, sizes, align_corners, *(factors or ()))
+
+    return resized
 
 
 def linear(x: Tensor, sizes: Sequence[Any], align_corners: bool, *factors: float | None) -> Any:
@@ -57,11 +64,8 @@ def linear(x: Tensor, sizes: Sequence[Any], align_corners: bool, *factors: float
             ends.append([index])
             continue
         place = index.to(wide)
-        if align_corners:
-            place = place * ((given - 1) / (wanted - 1) if wanted > 1 else 0)
-        else:
-            scale = given / wanted if factor is None or factor <= 0 else 1 / factor
-            place = ((place + 0.5) * scale - 0.5).clamp(min=0)
+        scale = _scale(given, wanted, align_corners, factor)
+        place = place * scale if align_corners else ((place + 0.5) * scale - 0.5).clamp(min=0)
         low = place.to(torch.int64).clamp(max=given - 1)
         ends.append([low, (low + 1).clamp(max=given - 1)])
         shares.append((place - low).clamp(0, 1))
@@ -74,22 +78,51 @@ def linear(x: Tensor, sizes: Sequence[Any], align_corners: bool, *factors: float
     return corners[0].to(x.dtype)
 
 
-def linear_of_sizes_or_factors(
-    x: Tensor, sizes: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
+def _antialiased(
+    x: Tensor,
+    sizes: Sequence[Any],
+    align_corners: bool,
+    factors: Sequence[float | None],
+    weight: Callable[[Tensor], Tensor],
+    radius: int,
 ) -> Any:
-    """Return resized tensors, whose sizes are given, or result from factors."""
-    if sizes is None:
-        sizes = [torch.sym_int(each * factor) for each, factor in zip(x.shape[2:], factors or (), strict=True)]
-    return linear(x, sizes, align_corners, *(factors or ()))
+    if not x.is_floating_point():
+        return NotImplemented
+    made = x.to(torch.promote_types(x.dtype, torch.float32))
+    for dim in (-1, -2):
+        scale = _scale(x.shape[dim], sizes[dim], align_corners, factors[dim])
+        made = _windows(made, dim, sizes[dim], scale, weight, radius)
+    return made.to(x.dtype)
 
 
-def _weights(x: Tensor, given: Any, wanted: Any, factor: float | None) -> Tensor:
-    """Return the weight of each given row, for each wanted one."""
-    scale = given / wanted if factor is None else 1 / factor
-    centres = (torch.arange(wanted, dtype=torch.float32, device=x.device) + 0.5) * scale
-    places = torch.arange(given, dtype=torch.float32, device=x.device) + 0.5
-    away = (places - centres.unsqueeze(1)).abs() / torch.sym_max(scale, 1.0)
+def _scale(given: Any, wanted: Any, align_corners: bool, factor: float | None) -> Any:
+    if align_corners:
+        return (given - 1) / (wanted - 1) if wanted > 1 else 0.0
+    return given / wanted if factor is None or factor <= 0 else 1 / factor
+
+
+def _windows(x: Tensor, dim: int, wanted: Any, scale: Any, weight: Callable[[Tensor], Tensor], radius: int) -> Tensor:
+    """Return the weighted means of windows along a dimension, the last or the last but one."""
+    given, width = x.shape[dim], torch.sym_max(scale, 1.0)
+    reach = radius * width
+    centres = ((torch.arange(wanted, device=x.device).to(x.dtype) + 0.5) * scale).unsqueeze(1)
+    first = (centres - reach + 0.5).to(torch.int64).clamp(min=0)
+    places = first + torch.arange(2 * math.ceil(reach) + 1, device=x.device)
+    inside = places < (centres + reach + 0.5).to(torch.int64).clamp(max=given)
+    weights = torch.where(inside, weight(((places + 0.5 - centres) / width).abs()), 0.0)
+    weights = weights / weights.sum(1, keepdim=True)
+    values = x.index_select(dim, places.clamp(max=given - 1).flatten())
+    values = values.unflatten(dim, places.shape)
+    if dim == -2:
+        inside, weights = inside.unsqueeze(-1), weights.unsqueeze(-1)
+    return (torch.where(inside, values, 0.0) * weights).sum(dim)
+
+
+def _cubic(away: Tensor) -> Tensor:
     near = (1.5 * away - 2.5) * away * away + 1
     far = ((-0.5 * away + 2.5) * away - 4) * away + 2
-    weights = torch.where(away < 1, near, torch.where(away < 2, far, torch.zeros_like(away)))
-    return (weights / weights.sum(1, keepdim=True)).to(x.dtype)
+    return torch.where(away < 1, near, torch.where(away < 2, far, 0.0))
+
+
+def _triangle(away: Tensor) -> Tensor:
+    return (1 - away).clamp(min=0)
