@@ -19,6 +19,7 @@ from modelbuild.cli.group import cli
 from modelbuild.loading.package import ENGINE_ATTRIBUTES
 from modelbuild.workspace.workspace import load_workspace
 
+
 @pytest.fixture(scope="module")
 def text(repository: Path) -> str:
     return (repository / "docs/reference/build-files.md").read_text()

@@ -1,19 +1,6 @@
-"""Forms of operators whose kernels in ExecuTorch 1.5.1 compute other values than eager mode for some arguments.
-
-| operator | wrong for |
-| --- | --- |
-| remainder | whole numbers of different signs: the sign is that of the dividend |
-| division, rounded down | floating-point numbers divided by 0 |
-| constant_pad_nd | negative padding: error 0x12 at run |
-| sign | NaN |
-| log_softmax | float64: fails at run |
-| conversions | non_blocking=True: fail at run |
-| products of matrices | depth 0: the result is not set |
-| cumsum, sum and unfold along a dimension | a number: fail at run |
-| scatter, gather | int32 indices: fail at run |
-| grid_sampler_3d | float16, bfloat16: our kernel has no such types |
-| scatter_reduce | bool: our kernel has no such type |
-| gradients of max_pool2d | all: the kernel adds to a result that it does not set to 0 |
+"""Forms of operators whose kernels in ExecuTorch 1.5.1, or of ours, compute other values than eager mode for some
+arguments, or fail: docs/reference/portable.md has the table of ExecuTorch's. Ours lack types: grid_sampler_3d float16
+and bfloat16, scatter_reduce bool.
 """
 
 from __future__ import annotations

@@ -1,0 +1,103 @@
+"""ExecuTorch's portable kernels still have the faults that programs avoid. A fault that it mended can be dropped here,
+in the code and in docs/reference/portable.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+X = torch.tensor([[1.5, -2.5, torch.nan], [0.0, 4.0, -1.0]])
+WHOLE = torch.tensor([7, -7, 3])
+IMAGE = torch.randn(1, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+
+
+def two_conds(x: Tensor) -> Tensor:
+    one = torch.cond(x.sum() > 0, lambda v: v * 2, lambda v: v - 1, (x,))
+    other = torch.cond(x.sum() > 5, lambda v: v * 3, lambda v: v - 2, (x,))
+    return one + other
+
+
+def gradients(grad: Tensor, x: Tensor) -> Tensor:
+    indices = F.max_pool2d(x, 2, return_indices=True)[1]
+    return torch.ops.aten.max_pool2d_with_indices_backward(grad, x, [2, 2], [2, 2], [0, 0], [1, 1], False, indices)
+
+
+def product(z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return a sum, and a product of depth 0, whose memory had other values before."""
+    total = (z.exp() * 2).sum()
+    return torch.mm(x, y) + total
+
+
+FAULTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "remainder": (lambda x: x % -4, (WHOLE,)),
+    "quotient": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, torch.zeros(3))),
+    "padding": (lambda x: F.pad(x, (-1, 0)), (X,)),
+    "sign": (torch.sign, (X,)),
+    "log_softmax": (lambda x: torch.log_softmax(x, 0, dtype=torch.float64), (X[1:],)),
+    "conversion": (lambda x: x.to(torch.float64, non_blocking=True), (X,)),
+    "product": (product, (torch.ones(2, 3), torch.zeros(2, 0), torch.zeros(0, 3))),
+    "cumsum": (lambda x: x.cumsum(0), (torch.tensor(2.0),)),
+    "gather": (lambda x, i: torch.gather(x, 0, i), (X, torch.zeros(1, 3, dtype=torch.int32))),
+    "gradients": (gradients, (torch.ones(1, 1, 3, 3), IMAGE)),
+    "conditions": (two_conds, (torch.ones(4),)),
+    "narrow_copy": (lambda x: torch.narrow_copy(x, -1, 0, 2), (X,)),
+    "antialias": (
+        lambda x: F.interpolate(x, size=(3, 3), mode="bilinear", antialias=True),
+        (IMAGE.repeat(2, 1, 1, 1),),
+    ),
+}
+ROOT = Path(__file__).parents[4]
+PAGE = ROOT / "docs/reference/portable.md"
+
+
+class Call(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def computed(fault: str) -> str:
+    """Lower a function as ExecuTorch does, and run it twice; return "right", or what is wrong."""
+    from executorch.exir import to_edge
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
+
+    function, inputs = FAULTS[fault]
+    rows = torch.export.Dim("rows", min=1, max=4)
+    dynamic = ({0: rows},) if fault == "antialias" else None
+    exported = torch.export.export(Call(function), inputs, dynamic_shapes=(dynamic,) if dynamic else None)
+    try:
+        program = _load_for_executorch_from_buffer(to_edge(exported).to_executorch().buffer)
+        calls = [inputs, inputs if dynamic is None else (inputs[0].repeat(2, 1, 1, 1),)]
+        for call in calls:
+            (made,), wanted = program.forward(call), function(*call)
+            if made.shape != wanted.shape or not torch.allclose(made, wanted, equal_nan=True):
+                return "other values"
+    except Exception as problem:  # of executorch's, of many kinds
+        return f"fails: {problem}"
+    return "right"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_there(fault: str) -> None:
+    """In a process of its own, which the kernels may end."""
+    code = f"from {__name__} import computed; print('found:', computed({fault!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "found: right" not in done.stdout
+    assert "found: " in done.stdout or done.returncode < 0, done.stderr[-2000:]
+
+
+def test_each_fault_is_on_the_page() -> None:
+    assert re.findall(r"^\| `(\w+)` ", PAGE.read_text(), re.MULTILINE) == [*FAULTS]
