@@ -216,6 +216,21 @@ def test_a_fault_of_the_runtime_is_an_error(
     assert "the program is right; the tested file is not" in str(error.value)
 
 
+def test_a_choice_may_be_another_one_in_few_calls() -> None:
+    from modelbuild_rules.testing.steps.verify import _first_wrong
+
+    facts: Any = {"operators": 9, "precision": "float32", "quantized": False, "choices": [True]}
+    wanted = [{"chosen": np.array([number])} for number in range(4)]
+    for changed, expected in ((1, None), (2, None), (3, 1)):
+        outputs = [{"chosen": each["chosen"] + 1} if 0 < n <= changed else each for n, each in enumerate(wanted)]
+        found = _first_wrong(outputs, wanted, facts)
+        assert (found and found[0]) == expected
+    assert found is not None
+    assert found[2] == "differs in 1 of 1 values, first at [0]: 2, expected 1, and other choices in 3 of 4 calls"
+    order = [{"chosen": np.array([[3, 1, 2]])}] * 4
+    assert _first_wrong(order, [{"chosen": np.array([[1, 2, 3]])}] * 4, facts) is None
+
+
 def test_a_jump_may_move_a_few_rows_and_no_more() -> None:
     from modelbuild_rules.model.steps.calls.differences import difference
 

@@ -15,11 +15,11 @@ Outputs  verified                       JSON: Verified of program/documents.py
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.steps.calls.differences import difference
+from modelbuild_rules.model.steps.calls.differences import difference, other_choice
 from modelbuild_rules.model.steps.calls.files import Calls
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, description_of, tensor_ports
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
@@ -27,6 +27,7 @@ from modelbuild_runtime.describe import MethodDescription
 from modelbuild_runtime.errors import ProgramError
 
 if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import Comparison
     from modelbuild_rules.program.documents import Verified, VerifiedMethod
 
 
@@ -56,20 +57,39 @@ def _verified(step: Step, runner: ProgramRunner, method: str, described: MethodD
     wanted = [dict(zip((port.name for port in described.outputs), each, strict=True)) for each in recorded.outputs]
     step.progress(f"running {method}")
     outputs = _run(step, runner, calls, names) if calls else []
+    facts = recorded.document["comparison"]
+    if wrong := _first_wrong(outputs, wanted, facts):
+        number, name, problem = wrong
+        right: list[Arrays] = [
+            {each: array for each, array in one.items() if array is not None} for one in wanted[: number + 1]
+        ]
+        from modelbuild_rules.testing.steps.bisect.verified import explain  # imports torch
+
+        why = explain(step, runner, calls[: number + 1], right, name, facts)
+        whose = f"{method}: " if len(step.params["methods"]) > 1 else ""
+        raise StepError(f"{whose}on {names[number]}, the program's output '{name}' {problem}, the module's; {why}")
+    return {"calls": list(names), "random": recorded.document["random"]}
+
+
+def _first_wrong(
+    outputs: Sequence[Arrays], wanted: Sequence[Mapping[str, Any]], facts: Comparison
+) -> tuple[int, str, str] | None:
+    """Return the first call and output that are wrong, and how; None if none is. A choice is wrong if it is another one
+    in most calls."""
+    others: dict[str, list[tuple[int, str]]] = {}
     for number, (found, expected) in enumerate(zip(outputs, wanted, strict=True)):
         for place, (name, value) in enumerate(expected.items()):
-            problem = "" if value is None else difference(found[name], value, recorded.document["comparison"], place)
-            if problem:
-                right: list[Arrays] = [
-                    {each: array for each, array in one.items() if array is not None} for one in wanted[: number + 1]
-                ]
-                from modelbuild_rules.testing.steps.bisect.verified import explain  # imports torch
-
-                why = explain(step, runner, calls[: number + 1], right, name, recorded.document["comparison"])
-                whose = f"{method}: " if len(step.params["methods"]) > 1 else ""
-                where = f"{whose}on {names[number]}, the program's output '{name}'"
-                raise StepError(f"{where} {problem}, the module's; {why}")
-    return {"calls": list(names), "random": recorded.document["random"]}
+            if value is None:
+                continue
+            if problem := difference(found[name], value, facts, place):
+                return number, name, problem
+            if problem := other_choice(found[name], value, facts, place):
+                others.setdefault(name, []).append((number, problem))
+    for name, problems in others.items():
+        if len(problems) > max(1, len(outputs) / 2):
+            number, problem = problems[0]
+            return number, name, f"{problem}, and other choices in {len(problems)} of {len(outputs)} calls"
+    return None
 
 
 def _run(step: Step, runner: ProgramRunner, calls: Sequence[Call], names: Sequence[str]) -> list[Arrays]:

@@ -6,7 +6,8 @@ integers: of those the error is the root of the mean square.
 
 Where results jump (argmax, topk, nms), two nearly equal values may change places. Such outputs may differ in a
 hundredth of their values, or in a tenth of their rows, as a set: rows along the last dimension, in any order. If there
-is one row, or rows of indices, each is a set of values, of which a tenth may differ.
+is one row, or rows of indices, each is a set of values, of which a tenth may differ. At least one row or value may
+differ, but not in most calls: values are nearly equal in few.
 """
 
 from __future__ import annotations
@@ -47,6 +48,16 @@ def difference(found: Array, wanted: Array, facts: Comparison, place: int) -> st
     limit = allowed(facts)
     problem = _difference(found, wanted, limit, facts["quantized"])
     return "" if problem and jumps and equal_choices(found, wanted, limit) else problem
+
+
+def other_choice(found: Array, wanted: Array, facts: Comparison, place: int) -> str:
+    """Return how the output at a place, which is right, differs from the module's by another choice; '' if it is equal
+    or only in another order."""
+    if not facts["choices"][place] or facts["quantized"]:
+        return ""
+    limit = allowed(facts)
+    problem = _difference(found, wanted, limit, quantized=False)
+    return "" if problem and _same_rows(found, wanted, limit, share=0, least=0) else problem
 
 
 def equal_choices(found: Array, wanted: Array, limit: float) -> bool:
@@ -105,31 +116,31 @@ def _are_indices(found: Array, wanted: Array) -> bool:
     )
 
 
-def _same_values(found: Array, wanted: Array, limit: float) -> bool:
-    """Return whether most values along the last dimension are equal, as sets."""
+def _same_values(found: Array, wanted: Array, limit: float, share: float, least: int) -> bool:
+    """Return whether values along the last dimension are equal, as sets, but for a share or a least number."""
     pairs = zip(found.reshape(-1, found.shape[-1]), wanted.reshape(-1, wanted.shape[-1]), strict=True)
     if wanted.dtype.kind in "fc":
         matched = sum(
-            int(_close(np.sort(one)[:least], np.sort(other)[:least], limit).sum())
+            int(_close(np.sort(one)[:common], np.sort(other)[:common], limit).sum())
             for one, other in pairs
-            for least in [min(len(one), len(other))]
+            for common in [min(len(one), len(other))]
         )
     else:
         matched = sum((Counter(one.tolist()) & Counter(other.tolist())).total() for one, other in pairs)
-    return matched >= max(found.size, wanted.size) * (1 - _FEW_ROWS) - 1
+    return matched >= max(found.size, wanted.size) * (1 - share) - least
 
 
-def _same_rows(found: Array, wanted: Array, limit: float) -> bool:
-    """Return whether most rows of both are equal, as sets."""
+def _same_rows(found: Array, wanted: Array, limit: float, share: float = _FEW_ROWS, least: int = 1) -> bool:
+    """Return whether the rows of both are equal, as sets, but for a share or a least number."""
     if found.ndim != wanted.ndim or not found.ndim or found.shape[1:] != wanted.shape[1:]:
         return False
     alike = found.size and wanted.size and found.shape[:-1] == wanted.shape[:-1]
     if alike and (wanted[..., :1].size == 1 or _are_indices(found, wanted)):
-        return _same_values(found, wanted, limit)
+        return _same_values(found, wanted, limit, share, least)
     width = wanted.shape[-1] if wanted.ndim > 1 else 1
     one, other = found.reshape(-1, width), wanted.reshape(-1, width)
     if not len(one) or not len(other):
-        return abs(len(one) - len(other)) <= 1
+        return abs(len(one) - len(other)) <= least
     if len(one) * len(other) * width > _MOST_PAIRS:
         return False
     left = list(range(len(one)))
@@ -141,4 +152,4 @@ def _same_rows(found: Array, wanted: Array, limit: float) -> bool:
             del left[int(equal.argmax())]
         if not left:
             break
-    return matched >= max(len(one), len(other)) * (1 - _FEW_ROWS) - 1
+    return matched >= max(len(one), len(other)) * (1 - share) - least
