@@ -24,7 +24,6 @@ ELSEWHERE = {
     "runtime-build": "tests/runtime/native/test_native_wheels.py",
     "tensorrt": "docs/reference/gpu-verification.md",
     "cuda": "tests/cli/test_shared_partitions.py",
-    "mlflow": "tests/publish/test_publish_mlflow.py",
     "docs": "tests/docs/test_site.py",
     "dev": "Makefile",
 }
