@@ -131,7 +131,7 @@ CUDA := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nv
 	nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
 lock:
-	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra plot --extra watch --extra lsp --extra trust --extra publish --extra huggingface --extra mlflow --extra docs --extra dev $(LOCK_ARGS) \
+	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra watch --extra lsp --extra trust --extra publish --extra huggingface --extra docs --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 	$(LOCK) --no-emit-package modelbuild-runtime $(addprefix --no-emit-package ,$(CUDA)) --constraint requirements.lock \
 		--extra models --extra test --extra remote --output-file requirements-cpu.lock pyproject.toml

@@ -16,7 +16,6 @@ from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.remote_address import GRPC, parse_address
 from modelbuild.workspace.remote_settings import NO_REMOTE, RemoteSettings
 from modelbuild.workspace.remote_strategy import parse_strategy
-from modelbuild.workspace.toml_document import Stamp
 from modelbuild.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Values of BUILD_FLAGS, from the command line or a profile. None, or an empty tuple: not given.
-
-    profile  MODELBUILD.toml's stamp, if one of its profiles was used
-    """
+    """Values of BUILD_FLAGS, from the command line or a profile. None, or an empty tuple: not given."""
 
     devices: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
@@ -45,7 +41,6 @@ class Flags:
     remote_download: str | None = None
     remote_executor: str | None = None
     strategies: tuple[str, ...] = ()
-    profile: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import click
 from modelbuild.build.request import Flags
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
-from modelbuild.workspace.toml_document import Stamp
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -47,25 +46,23 @@ def options(flags: Iterable[Flag]) -> Decorator:
     return lambda function: _decorated(function, map(option, flags))
 
 
-def _use_profile(context: click.Context, _: click.Parameter, name: str | None) -> Stamp | None:
-    """Make a profile's flags the defaults of the command's options. Returns the stamp of MODELBUILD.toml."""
+def _use_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    """Make a profile's flags the defaults of the command's options."""
     if name is None or context.resilient_parsing:
-        return None
+        return
     from modelbuild.errors import UsageError, did_you_mean
     from modelbuild.workspace.workspace import find_root, load_workspace
 
-    workspace = load_workspace(find_root(context.obj.directory))
-    profiles = workspace.config.profiles
+    profiles = load_workspace(find_root(context.obj.directory)).config.profiles
     if name not in profiles:
         raise UsageError(f"no [profile.{name}] in MODELBUILD.toml{did_you_mean(name, profiles)}")
     context.default_map = dict(profiles[name])
-    return workspace.stamp
 
 
 _PROFILE = click.option(
     "--config",
-    "profile",
     callback=_use_profile,
+    expose_value=False,
     is_eager=True,
     metavar="NAME",
     help="Use flags from [profile.NAME] of MODELBUILD.toml.",
@@ -105,7 +102,7 @@ def building_in_several(function: Command) -> Command:
 
 def _building(function: Command, flags: Iterable[Flag]) -> Command:
     flags = tuple(flags)
-    names = [*(flag.argument for flag in flags), "profile"]
+    names = [flag.argument for flag in flags]
     return gather(function, [_PROFILE, *map(option, flags)], "flags", names, Flags)
 
 

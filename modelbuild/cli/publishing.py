@@ -32,9 +32,7 @@ PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
 _IMAGE = "org.opencontainers.image"
 
 _OPTIONS = [
-    click.option(
-        "--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az://, file://, hf:// or mlflow://."
-    ),
+    click.option("--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az://, file:// or hf://."),
     click.option("--replace", is_flag=True, help="Move the tag, or replace the files, of other content."),
     click.option("--provenance/--no-provenance", default=True, help="Publish the provenance, too."),
     click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name."),

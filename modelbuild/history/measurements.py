@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TypeAlias
 
 from modelbuild.history.database import read_history
 from modelbuild.history.identity import identity
@@ -94,28 +93,3 @@ class Measures:
         sql = f"SELECT {columns} FROM measures WHERE workspace = ? ORDER BY {order}"
         rows = read_history(self._directory, sql, [self._workspace])
         return [(subject, name, at, value, key) for subject, name, at, value, key in rows if isfinite(at + value)]
-
-
-# Measures of a target (see write.BuildFacts): subject and name, and values, oldest first.
-Series: TypeAlias = Mapping[tuple[str, str], Sequence[Point]]
-
-# The total's name, the actions' measure, and how several of a build are added up.
-_TOTALS: tuple[tuple[str, str, Callable[[tuple[float, float]], float]], ...] = (
-    ("total seconds", "seconds", sum),
-    ("largest memory", "max_rss", max),
-)
-
-
-def totals(series: Series) -> dict[tuple[str, str], Sequence[Point]]:
-    """Return the measures of targets, and of each build the total seconds and the largest memory of the actions that it
-    ran."""
-    found = {key: points for key, points in series.items() if not ActionId(key[0]).name}
-    together: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
-    for total, name, add in _TOTALS:
-        for (subject, measure), points in series.items():
-            owner = ActionId(subject).owner
-            for point in points if owner != subject and measure == name else ():
-                values = together[owner, total]
-                values[point.at] = add((values.get(point.at, 0.0), point.value))
-    sums = {key: [Point(at, value, "") for at, value in sorted(values.items())] for key, values in together.items()}
-    return {**found, **sums}

@@ -1,4 +1,4 @@
-"""Destinations: addresses of registries, object stores, folders, hubs and MLflow's registries."""
+"""Destinations: addresses of registries, object stores, folders and hubs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace as changed
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.publish.content import Content, Published
-from modelbuild.publish.hub_address import HubAddress, MlflowAddress, parse_hub_address, parse_mlflow_address
+from modelbuild.publish.hub_address import HubAddress, parse_hub_address
 from modelbuild.registry.address import EXPECTED, RegistryAddress, parse_registry_address
 from modelbuild.workspace.remote_address import STORES, Address, parse_address
 
-SCHEMES = ("oci", *STORES, "hf", "mlflow")
+SCHEMES = ("oci", *STORES, "hf")
 
-Destination = RegistryAddress | Address | HubAddress | MlflowAddress
+Destination = RegistryAddress | Address | HubAddress
 
 
 def parse_destination(text: str, version: str = "") -> Destination:
@@ -34,8 +34,6 @@ def parse_destination(text: str, version: str = "") -> Destination:
         return changed(address, tag=version or address.tag)
     if scheme == "hf":
         return parse_hub_address(text, version)
-    if scheme == "mlflow":
-        return parse_mlflow_address(text, version)
     if "@" in rest or ".." in rest.split("/"):
         raise UsageError(f"--to {text}: expected a path without '@' and '..'")
     store = parse_address(text, STORES)
@@ -55,10 +53,6 @@ def publish(content: Content, destination: Destination, replace: bool, say: Call
         from modelbuild.publish.hub import publish_hub
 
         return publish_hub(content, destination, replace, say)
-    if isinstance(destination, MlflowAddress):
-        from modelbuild.publish.mlflow import publish_mlflow
-
-        return publish_mlflow(content, destination, replace, say)
     from modelbuild.publish.store import publish_store
 
     return publish_store(content, destination, replace, say)

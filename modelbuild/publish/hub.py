@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ from modelbuild.publish.hub_address import HubAddress
 from modelbuild.publish.manifest import MANIFEST_FILE, check_names, digest_of, manifest_of, written
 from modelbuild.publish.model_card import CARD, MARK, model_card
 from modelbuild.remote.messages import missing_extra
-
-_MOST = 4 << 20
 
 
 def publish_hub(content: Content, address: HubAddress, replace: bool, say: Callable[[str], None]) -> Published:
@@ -41,131 +38,95 @@ def publish_hub(content: Content, address: HubAddress, replace: bool, say: Calla
 
 
 @dataclass(frozen=True, slots=True)
-class _Remote:
-    """A commit, its files by path, and its manifest.json (None without one)."""
-
-    commit: str
-    files: Mapping[str, Any]
-    manifest: bytes | None
-
-
 class _Publication:
-    def __init__(
-        self, content: Content, address: HubAddress, api: Any, replace: bool, say: Callable[[str], None]
-    ) -> None:
-        self._content = content
-        self._address = address
-        self._api = api
-        self._replace = replace
-        self._say = say
-        self._manifest = manifest_of(content)
-        self._digest = digest_of(self._manifest)
+    content: Content
+    address: HubAddress
+    api: Any
+    replace: bool
+    say: Callable[[str], None]
 
     def run(self) -> Published:
-        tags = self._tags() if self._address.version else {}
-        if self._address.version in tags:
-            tagged = self._at(tags[self._address.version])
-            if tagged.manifest == self._manifest:
-                return Published(str(self._address), self._digest, [], [])
-            self._refuse(f"the tag {self._address.version} contains", tagged, "a new version")
-        head = self._at(self._address.branch)
-        if head.manifest not in (None, self._manifest) and not self._address.version:
-            self._refuse("it contains", head, "another branch")
-        uploaded, attached, commit = self._commit(head)
-        moves = bool(self._address.version)
-        if moves:
-            if self._address.version in tags:
-                self._api.delete_tag(self._address.repository, tag=self._address.version)
-            self._api.create_tag(self._address.repository, tag=self._address.version, revision=commit)
-            self._say(f"tag {self._address.version}")
-        return Published(f"{self._address}", self._digest, uploaded, attached, moves)
+        repository, version = self.address.repository, self.address.version
+        manifest = manifest_of(self.content)
+        digest = digest_of(manifest)
+        tags = {each.name: each.target_commit for each in self.api.list_repo_refs(repository).tags} if version else {}
+        head = self.api.repo_info(repository, revision=self.address.branch).sha
+        before = self._read(MANIFEST_FILE, head)
+        if version in tags:
+            tagged = self._read(MANIFEST_FILE, tags[version])
+            if tagged == manifest:
+                return Published(str(self.address), digest, [], [])
+            self._refuse(f"the tag {version} contains", tagged, f"not {digest}; expected a new version")
+        elif not version and before not in (None, manifest):
+            self._refuse("it contains", before, f"not {digest}; expected another branch")
+        uploaded = [file.path for file in self.content.files if file.sha256.encode() not in (before or b"")]
+        attached, commit = self._commit(head, before, manifest)
+        for line in (*(f"uploaded {path}" for path in uploaded), *(f"attached {name}" for name in attached)):
+            self.say(line)
+        if version:
+            if version in tags:
+                self.api.delete_tag(repository, tag=version)
+            self.api.create_tag(repository, tag=version, revision=commit)
+            self.say(f"tag {version}")
+        return Published(str(self.address), digest, uploaded, attached, bool(version))
 
-    def _refuse(self, what: str, remote: _Remote, other: str) -> None:
-        if not self._replace:
-            found = "no manifest.json" if remote.manifest is None else digest_of(remote.manifest)
-            raise PublishError(f"{self._address}: {what} {found}, not {self._digest}; expected {other}, or --replace")
+    def _refuse(self, what: str, found: bytes | None, expected: str) -> None:
+        if not self.replace:
+            name = "no manifest.json" if found is None else digest_of(found)
+            raise PublishError(f"{self.address}: {what} {name}, {expected}, or --replace")
 
-    def _tags(self) -> dict[str, str]:
-        refs = self._api.list_repo_refs(self._address.repository)
-        return {each.name: each.target_commit for each in refs.tags}
+    def _read(self, name: str, commit: str) -> bytes | None:
+        """Return a file of a commit; None if there is none."""
+        from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    def _at(self, revision: str) -> _Remote:
-        repository = self._address.repository
-        commit = self._api.repo_info(repository, revision=revision).sha
-        files = self._files(commit)
-        known = files.get(MANIFEST_FILE)
-        if known is None or known.size > _MOST:
-            return _Remote(commit, files, None)
-        return _Remote(commit, files, self._read(MANIFEST_FILE, commit))
-
-    def _files(self, commit: str) -> dict[str, Any]:
-        listed = self._api.list_repo_tree(self._address.repository, recursive=True, revision=commit)
-        return {each.path: each for each in listed if hasattr(each, "blob_id")}
-
-    def _read(self, name: str, commit: str) -> bytes:
         with TemporaryDirectory() as folder:
-            path = self._api.hf_hub_download(self._address.repository, name, revision=commit, local_dir=folder)
-            return Path(path).read_bytes()
+            try:
+                path = self.api.hf_hub_download(self.address.repository, name, revision=commit, local_dir=folder)
+                return Path(path).read_bytes()
+            except RemoteEntryNotFoundError:
+                return None
 
-    def _commit(self, head: _Remote) -> tuple[list[str], list[str], str]:
-        """Commit what differs. Returns the files, the documents, and the commit."""
+    def _commit(self, head: str, before: bytes | None, manifest: bytes) -> tuple[list[str], str]:
+        """Commit everything, of which huggingface_hub uploads what the branch lacks. Returns the names of the documents
+        that are new there, and the commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-        changed = {file.path: file.source for file in self._content.files if not _is_equal(head, file)}
-        present = head.manifest == self._manifest
+        names = set(self.api.list_repo_files(self.address.repository, revision=head))
         documents = {
             each.name: each.data
-            for each in self._content.attachments
-            if each.name not in head.files or self._replace or not present
+            for each in self.content.attachments
+            if each.name not in names or self.replace or before != manifest
         }
-        card = self._card(head)
-        if not present:
-            documents[MANIFEST_FILE] = self._manifest
-        kept = {file.path for file in self._content.files} | {each.name for each in self._content.attachments}
-        gone = [] if present or head.manifest is None else sorted(written(head.manifest) & head.files.keys() - kept)
-        if present and not changed and not documents:
-            return [], [], head.commit
-        added = {**changed, **documents, **({CARD: card} if card is not None else {})}
-        operations: list[Any] = [CommitOperationAdd(path, source) for path, source in sorted(added.items())]
-        operations += [CommitOperationDelete(path) for path in gone]
-        title = " ".join(filter(None, ("Publish", self._content.about.name, self._content.about.version)))
-        made = self._api.create_commit(
-            self._address.repository,
-            operations,
-            commit_message=title,
-            commit_description=self._digest,
-            revision=self._address.branch,
-            parent_commit=head.commit,
+        if before == manifest and not documents:
+            return [], head
+        added = {file.path: file.source for file in self.content.files} | documents | {MANIFEST_FILE: manifest}
+        if CARD not in added:
+            added |= self._card(head)
+        kept = added.keys() | {each.name for each in self.content.attachments}
+        gone = sorted(written(before) & names - kept) if before not in (None, manifest) else []
+        made = self.api.create_commit(
+            self.address.repository,
+            [
+                *(CommitOperationAdd(path, source) for path, source in sorted(added.items())),
+                *map(CommitOperationDelete, gone),
+            ],
+            commit_message=" ".join(filter(None, ("Publish", self.content.about.name, self.content.about.version))),
+            commit_description=digest_of(manifest),
+            revision=self.address.branch,
+            parent_commit=head,
         )
-        if ignored := added.keys() - self._files(made.oid).keys():
-            raise PublishError(f"{self._address}: its .gitignore excludes {min(ignored)}; expected another .gitignore")
-        for path in changed:
-            self._say(f"uploaded {path}")
-        attached = [name for name in documents if name != MANIFEST_FILE]
-        for name in attached:
-            self._say(f"attached {name}")
-        return sorted(changed), attached, made.oid
+        listed = self.api.list_repo_files(self.address.repository, revision=made.oid)
+        if ignored := added.keys() - set(listed):
+            raise PublishError(f"{self.address}: its .gitignore excludes {min(ignored)}; expected another .gitignore")
+        return list(documents), made.oid
 
-    def _card(self, head: _Remote) -> bytes | None:
-        """Return the model card; None to leave the one that is there, or that is a file of the target."""
-        if CARD in (file.path for file in self._content.files):
-            return None
-        known = head.files.get(CARD)
-        if known is not None and (known.size > _MOST or MARK.encode() not in self._read(CARD, head.commit)):
-            self._say(f"kept {CARD}, which modelbuild did not write")
-            return None
-        return model_card(self._content)
-
-
-def _is_equal(head: _Remote, file: Any) -> bool:
-    known = head.files.get(file.path)
-    if known is None or known.size != file.size:
-        return False
-    if known.lfs is not None:
-        return bool(known.lfs.sha256 == file.sha256)
-    if file.size > _MOST:
-        return False
-    return bool(known.blob_id == hashlib.sha1(b"blob %d\0" % file.size + file.source.read_bytes()).hexdigest())
+    def _card(self, head: str) -> dict[str, bytes]:
+        """Return the model card, or nothing where somebody else wrote one."""
+        known = self._read(CARD, head)
+        if known is None or MARK.encode() in known:
+            return {CARD: model_card(self.content)}
+        self.say(f"kept {CARD}, which modelbuild did not write")
+        return {}
 
 
 @contextmanager
@@ -173,6 +134,7 @@ def _in_one_line(address: HubAddress) -> Iterator[None]:
     """Raise PublishError in place of the errors of huggingface_hub and of its HTTP client, without secrets."""
     from huggingface_hub import errors, get_token
 
+    token = get_token()
     try:
         yield
     except ModelbuildError:
@@ -180,18 +142,13 @@ def _in_one_line(address: HubAddress) -> Iterator[None]:
     except errors.RevisionNotFoundError:
         raise PublishError(f"{address}: there is no branch {address.branch}; expected one that exists") from None
     except errors.RepositoryNotFoundError:
-        known = "this token may not read it" if get_token() else "it needs a token, in HF_TOKEN or by `hf auth login`"
+        known = "this token may not read it" if token else "it needs a token, in HF_TOKEN or by `hf auth login`"
         message = f"there is no such repository, or {known}; `hf repos create {address.repository}` makes one"
         raise PublishError(f"{address}: {message}") from None
     except Exception as error:  # those of the HTTP client have no base in common with the library's
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
-        status = getattr(getattr(cause, "response", None), "status_code", 0)
-        hint = ""
-        if status in (401, 403):
-            known = "the token may not write" if get_token() else "expected a token in HF_TOKEN, or by `hf auth login`"
-            hint = f" ({known})"
+        status = getattr(getattr(cause, "response", None), "status_code", None)
         text = getattr(cause, "server_message", None) or str(cause) or type(cause).__name__
-        line = " ".join(re.sub(r"\?\S+", "", text).split())
-        if token := get_token():
-            line = line.replace(token, "(secret)")
+        line = " ".join(re.sub(r"\?\S+", "", text).split()).replace(token or "\0", "(secret)")
+        hint = " (expected a token that may write, in HF_TOKEN or by `hf auth login`)" if status in (401, 403) else ""
         raise PublishError(f"{address}: {f'HTTP {status}: ' if status else ''}{line[:300]}{hint}") from None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from modelbuild.build.target_reads import TargetReads, merge_reads
-from tests.command_runner import MODELBUILD, Ended
+from tests.command_runner import MODELBUILD
 from tests.workspace_builder import Workspace
 
 RULE = """
@@ -54,13 +54,6 @@ GRAPH = {
     "t9": ["k"],
 }
 FILES = {"f": ["e", "k"]}
-
-# Runs the command, then prints its imports.
-PROGRAM = (
-    "import sys; from modelbuild.cli import invoke; code = invoke(sys.argv[1:]);"
-    "print(*sorted(sys.modules), file=sys.stderr); sys.exit(code)"
-)
-
 
 # The command, and then the processes for actions that were started: how many, and how many did not end.
 STARTS = """
@@ -241,30 +234,6 @@ def test_what_another_build_declared_is_not_used(workspace: Joins) -> None:
     workspace.write({"b": "B\n"})
     assert owners(workspace.built()) == {f"//:{name}" for name in GRAPH}
     workspace.check()
-
-
-def test_the_same_command_line_needs_no_click(workspace: Joins) -> None:
-    """The options are those of the saved command line, errors are printed as usual, and click parses any other line."""
-    command = ["build", "//:t0", "//:t9", "--keep-going", "--device", "//:none"]
-
-    def run(*options: str) -> Ended:
-        return workspace.run(*command, *options, program=(sys.executable, "-c", PROGRAM))
-
-    assert run().err.startswith("error: no target 'none'")
-    command[-2:] = ["--jobs", "1"]
-    assert "click" in run().err.split()
-    workspace.write({"b": "B\n"})
-    again = run()
-    assert (again.code, "click" in again.err.split()) == (0, False)
-    assert "Built 2 targets" in again.out
-    assert (workspace.root / "modelbuild-out/default/t0/made").read_text() == workspace.expected("t0")
-    assert "Nothing to do" in run().out
-    assert "click" in run("--quiet").err.split()
-
-    workspace.write({"BUILD.toml": "nonsense"})
-    broken = run()
-    assert (broken.code, "click" in broken.err.split()) == (3, False)
-    assert broken.err.startswith("error: BUILD.toml:1:")
 
 
 def test_after_a_failure_the_whole_way_is_taken(workspace: Joins) -> None:

@@ -13,7 +13,7 @@ ERRORS = {
     "query": "missing EXPRESSION; usage: modelbuild query [OPTIONS] EXPRESSION",
     "history": "no TARGET; expected the label of one, or --on LABEL for tests on a device",
     "explain //:a b": "unexpected argument 'b'; usage: modelbuild explain [OPTIONS] TARGET",
-    "history --plt=x //:a": "no option '--plt'; did you mean '--plot'?",
+    "history --chck //:a": "no option '--chck'; did you mean '--check'?",
     "affected --format=x": "--format: 'x' is not one of 'label', 'json', 'github-matrix'",
     "cache foo": "no command 'foo'; usage: modelbuild cache [OPTIONS] COMMAND [ARGS]...",
     "buil": "no command 'buil'; did you mean 'build'?",

@@ -60,9 +60,7 @@ def command(name: str) -> click.Command:
 
 
 def parameters(name: str, root: Path, *arguments: str) -> dict[str, Any]:
-    found = command(name).make_context(name, [*arguments, "//:a"], obj=Settings(root)).params
-    found.pop("profile")
-    return found
+    return command(name).make_context(name, [*arguments, "//:a"], obj=Settings(root)).params
 
 
 def write(root: Path, **flags: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from modelbuild.history.database import open_history
 from modelbuild.history.device_runs import DeviceRun, device_series, devices_of, remember_runs
 from tests.format_shapes import check_format
-from tests.history.test_regressions import drawn, measure
+from tests.history.test_regressions import measure
 from tests.workspace_builder import Workspace
 
 OLD = {"arch": "aarch64", "gpu": "Orin, 8.7, 540"}
@@ -89,13 +89,6 @@ def test_patterns_choose_devices_and_a_test(measured: Workspace) -> None:
     neither = measured.run("history")
     assert (neither.code, neither.err.count("\n")) == (2, 1)
     assert "expected the label of one, or --on LABEL" in neither.err
-
-
-def test_a_plot_has_the_commits(measured: Workspace) -> None:
-    assert measured.run("history", "--on=//devices:orin", "--plot=plot.svg").code == 0
-    texts, colours = drawn(measured.root / "plot.svg")
-    assert {"//m:b (orin) latency (ms)  WORSE by 100%", "3333333"} <= set(texts)
-    assert colours.count("#ff0000") == 2
 
 
 def test_a_cached_result_is_no_measurement(workspace: Workspace) -> None:

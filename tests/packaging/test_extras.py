@@ -24,7 +24,6 @@ ELSEWHERE = {
     "runtime-build": "tests/runtime/native/test_native_wheels.py",
     "tensorrt": "docs/reference/gpu-verification.md",
     "cuda": "tests/cli/test_shared_partitions.py",
-    "mlflow": "tests/publish/test_publish_mlflow.py",
     "docs": "tests/docs/test_site.py",
     "dev": "Makefile",
 }
@@ -127,17 +126,6 @@ def remote(workspace: Workspace) -> None:
     assert "1 cached" in ok(workspace, "build", "//:far.txt", *shared)
 
 
-def plot(workspace: Workspace) -> None:
-    file = workspace.folder / "far.txt"
-    file.write_text("1")
-    digest = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
-    target = f'[[http_file]]\nname = "far.txt"\nurls = ["{file.as_uri()}"]\nsha256 = "{digest}"\n'
-    workspace.write({"BUILD.toml": target})
-    ok(workspace, "build", "//:far.txt")
-    ok(workspace, "history", "//:far.txt", "--plot", "plot.png")
-    assert (workspace.root / "plot.png").read_bytes().startswith(b"\x89PNG")
-
-
 def trust(workspace: Workspace) -> None:
     workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\nlicense = "MIT"\n', "a.txt": "1"})
     ok(workspace, "sbom", "//:a", "-o", "bill.json")
@@ -186,7 +174,6 @@ PROMISES: dict[str, Callable[[Workspace], None]] = {
     "kernels": kernels,
     "tensorrt-rtx": tensorrt_rtx,
     "remote": remote,
-    "plot": plot,
     "trust": trust,
     "publish": publish,
     "huggingface": huggingface,

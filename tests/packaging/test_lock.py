@@ -17,7 +17,7 @@ import modelbuild
 import modelbuild_runtime
 
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?: ; (?P<marker>.+?))?((?: --hash=sha256:[0-9a-f]{64})+)")
-EXTRAS = ("models", "tensorrt-rtx", "cuda", "runtime-build", "test", "remote", "plot", "docs", "dev")
+EXTRAS = ("models", "tensorrt-rtx", "cuda", "runtime-build", "test", "remote", "docs", "dev")
 # This project's distributions, which are installed from the checkout.
 OWN = re.compile(r"modelbuild(-runtime.*)?")
 

@@ -92,7 +92,6 @@ def test_secrets_are_nowhere_after_a_build_tests_and_statements(secretive: Works
         ("build", TARGET, "--json"),
         ("attest", TARGET, "-o", "../made.json"),
         ("sbom", TARGET, "-o", "../bill.json"),
-        ("sbom", TARGET, "--format=spdx", "-o", "../bill.spdx.json"),
         ("explain", TARGET, "--json"),
         ("aquery", TARGET, "--output=json"),
         ("info",),

@@ -1,7 +1,6 @@
 """The null path: answers a command line from its record if its last build or test is up to date.
 
-Imports little beyond Python's own startup, and no click. After a change, a build is repeated from the saved command
-line, without click; other cases are left to the commands.
+Imports little beyond Python's own startup, and no click. Other cases are left to the commands.
 """
 
 from __future__ import annotations
@@ -33,14 +32,10 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
 
     from modelbuild.build.build_record import up_to_date
 
-    root, show, path, text, request = saved
+    root, show, path, text = saved
     record = up_to_date(path, root)
     if record is None:
-        if not request:
-            return None
-        from modelbuild.cli.build_request import repeat_build
-
-        return repeat_build(request, arguments)
+        return None
     if show != QUIET:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 

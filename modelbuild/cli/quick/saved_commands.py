@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    # The workspace's root, and the arguments of save_command(): show, record, text, request.
-    SavedCommand: TypeAlias = tuple[str, str, str, str, str]
+    # The workspace's root, and the arguments of save_command(): show, record, text.
+    SavedCommand: TypeAlias = tuple[str, str, str, str]
 
 _WORKSPACE_FILE = "MODELBUILD.toml"
 _OUTPUT = "modelbuild-out"
@@ -28,13 +28,12 @@ _SUM = 4  # bytes of a checksum
 QUIET = "quiet"
 
 
-def save_command(arguments: Sequence[str], record: Path, show: str, text: str = "", request: str = "") -> None:
+def save_command(arguments: Sequence[str], record: Path, show: str, text: str = "") -> None:
     """Save a successful command line. Nothing is saved if the output tree is read-only.
 
     record   path of the build's record, which shows whether anything changed
     show     what to print if nothing changed: QUIET, or the value of --show-outputs
     text     text to print then in place of the record's targets
-    request  the request to build after a change (see build_request.CommandLine)
     """
     from binascii import crc32
     from contextlib import suppress
@@ -47,7 +46,7 @@ def save_command(arguments: Sequence[str], record: Path, show: str, text: str = 
         return
     root, given = where
     file = _file(root, given)
-    data = os.fsencode(f"{show}\0{record}\0{text}\0{request}")
+    data = os.fsencode(f"{show}\0{record}\0{text}")
     with suppress(OSError):
         make_folder(f"{root}/{_OUTPUT}", os.path.dirname(file))
         write_whole(file, _line(given) + crc32(data).to_bytes(_SUM) + data)
@@ -100,5 +99,5 @@ def read_command(arguments: Sequence[str]) -> SavedCommand | None:
     data = whole[len(line) + _SUM :]
     if not whole.startswith(line) or not data or whole[len(line) : -len(data)] != crc32(data).to_bytes(_SUM):
         return None
-    show, path, text, request = os.fsdecode(data).split("\0")
-    return root, show, path, text, request
+    show, path, text = os.fsdecode(data).split("\0")
+    return root, show, path, text

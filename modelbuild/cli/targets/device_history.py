@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.history.device_runs import DevicePoint, DeviceSeries, device_series
-from modelbuild.history.measurements import Point
 from modelbuild.history.regressions import LATENCY_OF
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
@@ -77,22 +76,6 @@ class DeviceHistory:
             for each in (*self.series, *self.others)
         ]
         return {"version": VERSION, "series": rows}
-
-    def panels(self) -> list[tuple[str, str, list[Point], str]]:
-        """Return subject, name, points and a regression's text for each plot."""
-        return [
-            (
-                f"{each.device} {each.subject}",
-                each.name,
-                [Point(point.at, point.value, "") for point in each.points],
-                worse_text(each).strip(),
-            )
-            for each in self.series
-        ]
-
-    def commits(self) -> dict[float, str]:
-        """Return commits by time."""
-        return {point.at: point.commit for each in self.series for point in each.points if point.commit}
 
 
 def worse_text(series: DeviceSeries) -> str:

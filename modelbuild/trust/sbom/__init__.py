@@ -1,1 +1,1 @@
-"""Bills of materials, as CycloneDX and SPDX."""
+"""Bills of materials, as CycloneDX."""

@@ -1,4 +1,4 @@
-"""The items of a target's bill of materials, in the order of both formats."""
+"""The items of a target's bill of materials, in order."""
 
 from __future__ import annotations
 
@@ -81,11 +81,6 @@ def spdx_expression(text: str) -> str:
         return canonicalize_license_expression(text) if text else ""
     except InvalidLicenseExpression:
         return ""
-
-
-def license_ref(text: str) -> str:
-    """Return the SPDX identifier of a licence that SPDX does not list."""
-    return "LicenseRef-" + (re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:80] or "unknown")
 
 
 def _items(evidence: Evidence) -> Iterator[Item]:

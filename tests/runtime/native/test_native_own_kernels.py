@@ -74,10 +74,6 @@ def test_a_kernel_of_its_own_computes_the_results_of_eager_mode(made: Workspace)
     assert [case["name"] for case in tests["//:test"]["cases"]] == ["drawn[0]", "drawn[1]"]
 
 
-def test_the_program_states_its_library(made: Workspace) -> None:
-    assert f"needs the kernel library my_ops for {KERNEL}" in made.run("inspect", "//:program").out.splitlines()
-
-
 def test_run_finds_the_library_beside_the_program(made: Workspace) -> None:
     np.save(made.root / "x.npy", np.ones((2, 8), np.float32))
     command = ("run", "//:program", "--input", "x=x.npy", "--repeat", "1", "--warmup", "0")

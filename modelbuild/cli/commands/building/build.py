@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import click
 
 from modelbuild.build.request import Flags
@@ -31,9 +29,29 @@ def command(
     TARGET is //package:name, //package, :name, //package/... or //package:all; -TARGET removes earlier targets.
     """
     no_options(patterns)
-    from modelbuild.cli.build_request import CommandLine, run_build
+    from dataclasses import replace
 
+    from modelbuild.build.build import build
+    from modelbuild.build.request import make_request
+    from modelbuild.build.snapshot import Snapshots
+    from modelbuild.cli.quick.saved_commands import QUIET, save_command
+    from modelbuild.errors import ExitCode
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory)
-    line = CommandLine(settings.directory, found.texts, flags, found.places, targeted.acts)
-    around = partial(recorded.around, settings=settings) if recorded.wanted else None
-    return run_build(line, settings.arguments, around)
+    request = replace(make_request(workspace, settings.directory, found.texts, flags), places=found.places)
+    history, show = workspace.config.cache_dir, request.show_outputs
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
+    with reporting(recorded.around(reporter, workspace, settings)) as reporter:
+        if not targeted.acts:
+            from modelbuild.build.plan_only import plan_only
+
+            return plan_only(workspace, request, reporter)
+        result = build(workspace, request, reporter)
+    # A file of patterns may change, which a saved command would not notice.
+    if result.code == ExitCode.OK and not request.json and not recorded.wanted and not found.places:
+        save_command(settings.arguments, Snapshots.of(workspace).path(request), QUIET if request.quiet else show)
+    return result.code

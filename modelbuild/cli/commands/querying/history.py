@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
 @click.command("history", short_help=COMMANDS["history"])
 @click.argument("target", metavar="[TARGET]", required=False)
 @click.option("--on", "devices", multiple=True, metavar="LABEL", help="Tests on a device; //... for all devices.")
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Plot to a .svg, .png or .pdf file.",
-)
-@click.option("--parts", is_flag=True, help="Plot each action, too, and not only totals.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a measure became worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -32,8 +24,6 @@ def command(
     settings: Settings,
     target: str | None,
     devices: tuple[str, ...],
-    plot: Path | None,
-    parts: bool,
     check: bool,
     as_json: bool,
 ) -> int:
@@ -47,7 +37,7 @@ def command(
 
     from modelbuild.errors import ExitCode, UsageError
     from modelbuild.explain.unbuilt_target import check_there
-    from modelbuild.history.measurements import Measures, totals
+    from modelbuild.history.measurements import Measures
     from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
@@ -58,30 +48,19 @@ def command(
         raise UsageError("no TARGET; expected the label of one, or --on LABEL for tests on a device")
     workspace = load_workspace(find_root(settings.directory))
     if devices or target is None:
-        return _on_devices(workspace, settings, devices, target, plot, check, as_json)
+        return _on_devices(workspace, settings, devices, target, check, as_json)
     pattern = parse_pattern(target, workspace.package_of(settings.directory))
     if pattern.name is None or pattern.subtract:
         raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
     asked = Label(pattern.package, pattern.name)
     label = str(asked)
-    measures = Measures(workspace.config.cache_dir, workspace.root)
-    found = measures.series(label)
+    found = Measures(workspace.config.cache_dir, workspace.root).series(label)
     if not found:
         check_there(workspace, asked)
         raise UsageError(f"{label}: no build or test has measured it")
     values = {key: [point.value for point in points] for key, points in found.items()}
     worse = {key for key, each in values.items() if is_regression(key[1], each)}
     code = ExitCode.BUILD_FAILED if check and worse else ExitCode.OK
-    if plot is not None:
-        from modelbuild.report.plot import Panel, write_plot
-
-        drawn = totals(found)
-        drawn |= {key: points for key, points in found.items() if parts and key not in drawn}
-        panels = [
-            Panel(*key, points, _worse(key[1], [point.value for point in points])) for key, points in drawn.items()
-        ]
-        times = {point.at for panel in panels for point in panel.points}
-        write_plot(settings.directory / plot, label, panels, measures.commits(times))
     if as_json:
         rows = [
             {
@@ -108,7 +87,6 @@ def _on_devices(
     settings: Settings,
     devices: tuple[str, ...],
     target: str | None,
-    plot: Path | None,
     check: bool,
     as_json: bool,
 ) -> int:
@@ -122,11 +100,6 @@ def _on_devices(
     if not found.series:
         of = f" of {target}" if target else ""
         raise UsageError(f"{', '.join(devices)}: no test{of} on such a device has been measured")
-    if plot is not None:
-        from modelbuild.report.plot import Panel, write_plot
-
-        panels = [Panel(*each) for each in found.panels()]
-        write_plot(settings.directory / plot, ", ".join(devices), panels, found.commits())
     if as_json:
         click.echo(json.dumps(found.document()))
     else:

@@ -11,17 +11,14 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
 
-_FORMATS = ("cyclonedx", "spdx")
-
 
 @click.command("sbom", short_help=COMMANDS["sbom"])
 @click.argument("target", metavar="TARGET")
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="cyclonedx", show_default=True, help="Format.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @building
 @click.pass_obj
-def command(settings: Settings, /, target: str, form: str, output: Path | None, flags: Flags) -> int:
-    """Build TARGET and write its bill of materials: CycloneDX 1.6 or SPDX 2.3, as JSON.
+def command(settings: Settings, /, target: str, output: Path | None, flags: Flags) -> int:
+    """Build TARGET and write its bill of materials: CycloneDX 1.6, as JSON.
 
     Equal outputs have equal bills. Their time is SOURCE_DATE_EPOCH, or else that of the commit.
     """
@@ -30,9 +27,7 @@ def command(settings: Settings, /, target: str, form: str, output: Path | None, 
     with needing_trust("sbom"):
         from modelbuild.trust.sbom.cyclonedx import cyclonedx_bytes
         from modelbuild.trust.sbom.inventory import make_inventory
-        from modelbuild.trust.sbom.spdx import spdx_bytes
 
     inventory = make_inventory(evidence_of(settings.directory, target, flags))
-    text = cyclonedx_bytes(inventory) if form == "cyclonedx" else spdx_bytes(inventory)
-    write_document(text, output and settings.directory / output)
+    write_document(cyclonedx_bytes(inventory), output and settings.directory / output)
     return 0

@@ -2,22 +2,18 @@
 // virtual table.
 #pragma once
 
-#include "types.h"
+#include "tables.h"
 
 #if STANDIN_MAJOR == 8
-#include "tables_8.h"
 #define NV_TENSORRT_MAJOR 8
 #define NV_TENSORRT_VERSION 8600
 #elif STANDIN_MAJOR == 10
-#include "tables_10.h"
 #define NV_TENSORRT_MAJOR 10
 #define NV_TENSORRT_VERSION 101600
 #elif defined(STANDIN_RTX)
-#include "tables_11.h"
 #define NV_TENSORRT_MAJOR 1
 #define NV_TENSORRT_VERSION 10601
 #else
-#include "tables_11.h"
 #define NV_TENSORRT_MAJOR 11
 #define NV_TENSORRT_VERSION 110100
 #endif

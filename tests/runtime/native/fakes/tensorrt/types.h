@@ -6,11 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-
-#define UNUSED(slot) \
-  virtual void unused##slot() noexcept { ::nvinfer1::apiv::wrong_slot(slot); }
 
 namespace nvinfer1 {
 
@@ -65,17 +60,4 @@ class INoCopy {
   virtual ~INoCopy() = default;
 };
 
-namespace apiv {
-
-[[noreturn]] inline void wrong_slot(int slot) {
-  std::fprintf(stderr, "fake TensorRT: slot %d is not one that a flavour may call\n", slot);
-  std::abort();
-}
-
-class VRoot {
- public:
-  virtual ~VRoot() noexcept = default;
-};
-
-}  // namespace apiv
 }  // namespace nvinfer1
