@@ -1,7 +1,7 @@
 """Replace a node of an ATen program by operators that compute the same, traced from a function.
 
-Private names used, checked on torch 2.14.0: torch._dispatch.python.enable_python_dispatcher, torch.utils._pytree. None
-is patched.
+Private names used, checked on torch 2.14.0: torch._dispatch.python.enable_python_dispatcher,
+torch._subclasses.functional_tensor.dispatch_functionalize, torch.utils._pytree. None is patched.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import NodeSource, NodeSourceAction
@@ -32,9 +33,18 @@ def traced(
     near = pytree.tree_leaves([each.meta.get("val") for each in (node, *node.all_input_nodes)])
     mode = next(each.fake_mode for each in near if hasattr(each, "fake_mode"))
     with mode, enable_python_dispatcher(), torch.no_grad():
-        trace = make_fx(function, dict(forms or {}))(*(each.meta["val"] for each in inputs))
+        values = [each.meta["val"] for each in inputs]
+        trace = make_fx(function, dict(forms or {}))(*values)
+        if any(_changes(each) for each in trace.graph.nodes):
+            functional: Callable[..., Any] = dispatch_functionalize(function)
+            trace = make_fx(functional, dict(forms or {}))(*values)
     trace.graph.eliminate_dead_code()
     return trace
+
+
+def _changes(node: Node) -> bool:
+    """Return whether an operator changes one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def inline(graph: Graph, node: Node, trace: torch.fx.GraphModule, inputs: Sequence[Node]) -> list[Any]:
