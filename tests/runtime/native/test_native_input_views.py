@@ -67,7 +67,7 @@ class Looks(torch.nn.Module):
         return torch.cumsum(seen, -1), torch.sin(y * 2) + y, seen.logical_not(), self.layer(seen)
 
 
-@pytest.mark.parametrize("stack", ["portable", "xnnpack"])
+@pytest.mark.parametrize("stack", ["portable", pytest.param("xnnpack", marks=pytest.mark.exhaustive)])
 def test_each_call_computes_with_its_own_inputs(tmp_path: Path, stack: str) -> None:
     torch.manual_seed(0)
     wrong = {}
