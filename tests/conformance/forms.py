@@ -206,6 +206,7 @@ form("nan sqrt", torch.sqrt, (ODD,))
 form("nan relu", F.relu, (ODD,))
 form("nan clamp", lambda x: x.clamp(-2, 2), (ODD,))
 form("nan sign", torch.sign, (ODD,))
+form("nan roots", lambda x: (x**0.5, x**-0.5, x**2, x**-1), (ODD,))
 form("nan maximum", torch.maximum, (ODD, ODD.flip(1)))
 form("nan max_pool", lambda x: F.max_pool2d(x.view(1, 1, 2, 4), (1, 2)), (ODD,))
 

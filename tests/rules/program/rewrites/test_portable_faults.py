@@ -42,6 +42,7 @@ FAULTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "quotient": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, torch.zeros(3))),
     "padding": (lambda x: F.pad(x, (-1, 0)), (X,)),
     "sign": (torch.sign, (X,)),
+    "power": (lambda x: x**-0.5, (torch.tensor([-torch.inf, -0.0, 4.0]),)),
     "log_softmax": (lambda x: torch.log_softmax(x, 0, dtype=torch.float64), (X[1:],)),
     "conversion": (lambda x: x.to(torch.float64, non_blocking=True), (X,)),
     "product": (product, (torch.ones(2, 3), torch.zeros(2, 0), torch.zeros(0, 3))),

@@ -90,6 +90,13 @@ def _converted(x: Tensor, *, non_blocking: bool = False, dim_order: Any = None, 
     return aten._to_copy.default(x, **how) if non_blocking else NotImplemented
 
 
+def _power(x: Tensor, exponent: Any) -> Any:
+    """Return square roots, as eager mode does, of -inf and -0.0 too."""
+    if not x.is_floating_point() or exponent not in (0.5, -0.5):
+        return NotImplemented
+    return torch.sqrt(x) if exponent > 0 else torch.rsqrt(x)
+
+
 def _sampled(x: Tensor, grid: Tensor, *how: Any) -> Any:
     if x.dtype not in (torch.float16, torch.bfloat16):
         return NotImplemented
@@ -154,6 +161,7 @@ CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten.grid_sampler_3d.default: _sampled,
     aten.max_pool2d_with_indices_backward.default: _gradients_of_maxima,
     aten.mm.default: _product(aten.mm.default),
+    aten.pow.Tensor_Scalar: _power,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Tensor: _remainder,
     aten.scatter.src: _of_long_indices(aten.scatter.src),
