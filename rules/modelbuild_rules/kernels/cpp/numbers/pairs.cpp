@@ -1,37 +1,11 @@
 // aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor, and aten::nextafter: numbers of two tensors of one
 // floating-point type, broadcast.
-#include <algorithm>
 #include <cmath>
 
-#include "kernel.hpp"
+#include "numbers/elements.hpp"
 
 namespace modelbuild::kernels {
 namespace {
-
-// Returns the place of a broadcast tensor's element, of which a larger tensor has the given number.
-std::int64_t place(const Tensor& tensor, const Tensor& larger, std::int64_t number) {
-  std::int64_t found = 0;
-  std::int64_t step = 1;
-  for (std::int64_t back = 1; back <= tensor.dim(); ++back) {
-    const std::int64_t size = larger.size(larger.dim() - back);
-    const std::int64_t own = tensor.size(tensor.dim() - back);
-    if (own != 1) found += number % size * step;
-    step *= own;
-    number /= size;
-  }
-  return found;
-}
-
-bool sizes_of_both(const Tensor& one, const Tensor& other, std::vector<executorch::aten::SizesType>& sizes) {
-  sizes.resize(static_cast<std::size_t>(std::max(one.dim(), other.dim())));
-  for (std::int64_t back = 1; back <= static_cast<std::int64_t>(sizes.size()); ++back) {
-    const auto a = back <= one.dim() ? one.size(one.dim() - back) : 1;
-    const auto b = back <= other.dim() ? other.size(other.dim() - back) : 1;
-    if (a != b && a != 1 && b != 1) return false;
-    sizes[sizes.size() - static_cast<std::size_t>(back)] = static_cast<executorch::aten::SizesType>(a == 1 ? b : a);
-  }
-  return true;
-}
 
 template <typename Function>
 void combine(KernelRuntimeContext& context, Arguments arguments, Function&& function) {
