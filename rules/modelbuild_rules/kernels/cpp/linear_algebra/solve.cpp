@@ -1,0 +1,149 @@
+// Functions of square matrices by LU factors: aten::linalg_inv_ex, _linalg_solve_ex, _linalg_det and _linalg_slogdet.
+// As in eager mode, the factors are those of the transpose. A singular matrix gives infinities and NaN.
+#include "lu.hpp"
+
+namespace modelbuild::kernels {
+namespace {
+
+// aten::linalg_inv_ex(Tensor A, *, bool check_errors) -> (Tensor inverse, Tensor info)
+void inverse(KernelRuntimeContext& context, Arguments arguments) {
+  const Tensor& a = arguments[0]->toTensor();
+  const bool check = arguments[1]->toBool();
+  Tensor& out = arguments[2]->toTensor();
+  Tensor& info = arguments[3]->toTensor();
+  MB_CHECK(context, real({&a, &out}) && has_matrices(a, true), "A: expected square matrices of float32 or float64");
+  const Sizes batch = leading(a);
+  MB_CHECK(context, resize(out, {a.sizes().begin(), a.sizes().end()}) && resize(info, batch), "no room");
+  const Batches from(a, batch);
+  Batches to(out, batch);
+  Batches to_info(info, batch, 0);
+  for (std::int64_t number = 0; number < product(batch); ++number) {
+    const Lu lu = lu_of(from.read(number).transposed());
+    MB_CHECK(context, !check || lu.zero == 0, "A: a singular matrix");
+    Matrix x = Matrix::identity(a.size(a.dim() - 1));
+    solve(lu.factors, lu.swaps, true, x);
+    to.write(number, x);
+    to_info.write(number, lu.zero);
+  }
+}
+
+// aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left, bool check_errors)
+//     -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)
+void solve_system(KernelRuntimeContext& context, Arguments arguments) {
+  const Tensor& a = arguments[0]->toTensor();
+  const Tensor& b = arguments[1]->toTensor();
+  const bool left = arguments[2]->toBool();
+  const bool check = arguments[3]->toBool();
+  Tensor& out = arguments[4]->toTensor();
+  Tensor& factors = arguments[5]->toTensor();
+  Tensor& swaps = arguments[6]->toTensor();
+  Tensor& info = arguments[7]->toTensor();
+  MB_CHECK(context, real({&a, &b, &out, &factors}) && has_matrices(a, true),
+           "A: expected square matrices of float32 or float64");
+  const Sizes own = leading(a);
+  const std::int64_t size = a.size(a.dim() - 1);
+  // B contains vectors if it is one, or has the sizes of vectors of A's batches.
+  const Sizes given(b.sizes().begin(), b.sizes().end());
+  const std::size_t trailing = given.size() == 1 || given == joined(own, {size}) ? 1 : 2;
+  MB_CHECK(context, given.size() >= trailing && (left || trailing == 2), "B: expected matrices");
+  MB_CHECK(context, given[given.size() - (left ? trailing : 1)] == size, "B: a size that doesn't fit");
+  const std::optional<Sizes> batch = broadcast(own, leading(b, trailing));
+  MB_CHECK(context, batch, "expected batches of one size");
+  Sizes sizes = *batch;
+  sizes.insert(sizes.end(), given.end() - static_cast<std::ptrdiff_t>(trailing), given.end());
+  MB_CHECK(context,
+           resize(out, sizes) && resize(factors, joined(own, {size, size})) && resize(swaps, joined(own, {size})) &&
+               resize(info, own),
+           "no room for the results");
+  const Batches from(a, own);
+  Batches to_factors(factors, own);
+  Batches to_swaps(swaps, own, 1);
+  Batches to_info(info, own, 0);
+  for (std::int64_t number = 0; number < product(own); ++number) {
+    const Lu lu = lu_of(from.read(number).transposed());
+    MB_CHECK(context, !check || lu.zero == 0, "A: a singular matrix");
+    to_factors.write(number, lu.factors);
+    to_swaps.write(number, lu.swaps);
+    to_info.write(number, lu.zero);
+  }
+  const Batches from_a(a, *batch);
+  const Batches from_b(b, *batch, trailing);
+  Batches to(out, *batch, trailing);
+  for (std::int64_t number = 0; number < product(*batch); ++number) {
+    // Again, since the factors above are rounded.
+    const Lu lu = lu_of(from_a.read(number).transposed());
+    Matrix x = left ? from_b.read(number) : from_b.read(number).transposed();
+    solve(lu.factors, lu.swaps, left, x);
+    to.write(number, left ? x : x.transposed());
+  }
+}
+
+struct Determinant {
+  double value = 1;
+  double sign = 1;
+  double log = 0;
+};
+
+Determinant determinant(const Lu& lu) {
+  Determinant result;
+  for (std::int64_t i = 0; i < lu.factors.rows(); ++i) {
+    const double swapped = lu.swaps(i, 0) == static_cast<double>(i + 1) ? 1 : -1;
+    const double x = lu.factors(i, i);
+    result.value *= swapped * x;
+    result.sign *= swapped * (x > 0 ? 1 : x < 0 ? -1 : 0);
+    result.log += std::log(std::fabs(x));
+  }
+  return result;
+}
+
+// Computes the determinants of matrices, and stores the factors. `write` stores a determinant.
+template <typename Function>
+void determinants(KernelRuntimeContext& context, const Tensor& a, Tensor& factors, Tensor& swaps, Function&& write) {
+  MB_CHECK(context, real({&a, &factors}) && has_matrices(a, true), "A: expected square matrices of float32 or float64");
+  const Sizes batch = leading(a);
+  const std::int64_t size = a.size(a.dim() - 1);
+  MB_CHECK(context, resize(factors, joined(batch, {size, size})) && resize(swaps, joined(batch, {size})), "no room");
+  const Batches from(a, batch);
+  Batches to_factors(factors, batch);
+  Batches to_swaps(swaps, batch, 1);
+  for (std::int64_t number = 0; number < product(batch); ++number) {
+    const Lu lu = lu_of(from.read(number).transposed());
+    to_factors.write(number, lu.factors);
+    to_swaps.write(number, lu.swaps);
+    write(number, determinant(lu));
+  }
+}
+
+// aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)
+void det(KernelRuntimeContext& context, Arguments arguments) {
+  const Tensor& a = arguments[0]->toTensor();
+  Tensor& out = arguments[1]->toTensor();
+  MB_CHECK(context, has_matrices(a, true) && resize(out, leading(a)), "A: expected square matrices");
+  Batches to(out, leading(a), 0);
+  determinants(context, a, arguments[2]->toTensor(), arguments[3]->toTensor(),
+               [&](std::int64_t number, const Determinant& each) { to.write(number, each.value); });
+}
+
+// aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)
+void slogdet(KernelRuntimeContext& context, Arguments arguments) {
+  const Tensor& a = arguments[0]->toTensor();
+  Tensor& sign = arguments[1]->toTensor();
+  Tensor& log = arguments[2]->toTensor();
+  MB_CHECK(context, has_matrices(a, true) && resize(sign, leading(a)) && resize(log, leading(a)),
+           "A: expected square matrices");
+  Batches to_sign(sign, leading(a), 0);
+  Batches to_log(log, leading(a), 0);
+  determinants(context, a, arguments[3]->toTensor(), arguments[4]->toTensor(),
+               [&](std::int64_t number, const Determinant& each) {
+                 to_sign.write(number, each.sign);
+                 to_log.write(number, each.log);
+               });
+}
+
+const Registration kInverse("aten::linalg_inv_ex.inverse", inverse);
+const Registration kSolve("aten::_linalg_solve_ex.result", solve_system);
+const Registration kDet("aten::_linalg_det.result", det);
+const Registration kSlogdet("aten::_linalg_slogdet.sign", slogdet);
+
+}  // namespace
+}  // namespace modelbuild::kernels
