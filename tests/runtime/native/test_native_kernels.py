@@ -42,6 +42,10 @@ class Call(torch.nn.Module):
             return function(*tensors[:2], right=right, out_int32=narrow, **more)
         if name in ("tril_indices", "triu_indices"):  # a number of no consequence makes it depend on the input
             return tensors[0].long() + function(*self.numbers)
+        if name == "linalg_solve_triangular":
+            return function(*tensors, upper=False)
+        if name == "polygamma":
+            return function(*self.numbers, *tensors)
         return function(*tensors, *self.numbers)
 
 
@@ -95,6 +99,43 @@ def batched(count: int, classes: int, seed: int, kind: torch.dtype = torch.float
     scores = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).to(kind)
     return boxes(count, seed, kind), scores, numbers(classes, count, seed=seed)
 
+
+UNARY = (
+    "special_airy_ai",
+    "special_bessel_j0",
+    "special_bessel_j1",
+    "special_bessel_y0",
+    "special_bessel_y1",
+    "special_erfcx",
+    "special_i1",
+    "special_i1e",
+    "special_log_ndtr",
+    "special_modified_bessel_i0",
+    "special_modified_bessel_i1",
+    "special_modified_bessel_k0",
+    "special_modified_bessel_k1",
+    "special_ndtri",
+    "special_scaled_modified_bessel_k0",
+    "special_scaled_modified_bessel_k1",
+    "special_spherical_bessel_j0",
+)
+POLYNOMIALS = (
+    "special_chebyshev_polynomial_t",
+    "special_chebyshev_polynomial_u",
+    "special_chebyshev_polynomial_v",
+    "special_chebyshev_polynomial_w",
+    "special_hermite_polynomial_h",
+    "special_hermite_polynomial_he",
+    "special_laguerre_polynomial_l",
+    "special_legendre_polynomial_p",
+    "special_shifted_chebyshev_polynomial_t",
+    "special_shifted_chebyshev_polynomial_u",
+    "special_shifted_chebyshev_polynomial_v",
+    "special_shifted_chebyshev_polynomial_w",
+)
+X = torch.tensor([-1.0, -0.3, 0.0, 1.0, 1.5])
+MATRIX = uniform(2, 3, 3) + torch.eye(3)
+POSITIVE = MATRIX @ MATRIX.mT + torch.eye(3)
 
 CASES: Mapping[str, Case] = {
     "nms": NMS,
@@ -303,7 +344,7 @@ CASES = {
         for rows, columns in ((1, 1), (3, 2), (7, 5), (9, 4))
     },
     **{
-        f"{name}_{case}": Case(f"aten::{name}", (), [(inputs,)], tolerance=1e-5)
+        f"{name}_{case}": Case(f"aten::{name}", (), [(inputs,)], tolerance=2e-3 if case == "half" else 1e-5)
         for name in ("erfc", "erfinv", "lgamma", "digamma", "i0", "special_i0e", "signbit")
         for case, inputs in (
             ("odd", torch.tensor([-2.5, -0.0, 0.0, 0.95, -0.3, 1.0, NAN, -NAN, math.inf, -math.inf, 30.0, 60.0])),
@@ -311,6 +352,50 @@ CASES = {
             ("half", uniform(9).half()),
         )
     },
+    **{
+        f"{name}_odd": Case(
+            f"aten::{name}", (), [(torch.tensor([-0.0, 0.0, 0.95, 1.0, NAN, 2.5, 30.0, 60.0]),)], tolerance=1e-5
+        )
+        for name in UNARY
+    },
+    **{
+        f"{name}_odd": Case(f"aten::{name}", (), [(X, torch.tensor([0.0, 1.0, 2.0, 5.0, 7.0]))], tolerance=1e-4)
+        for name in POLYNOMIALS
+    },
+    "polygamma": Case("aten::polygamma", (2,), [(torch.tensor([0.5, 1.0, 7.5, 30.0]),)], tolerance=1e-5),
+    "zeta": Case(
+        "aten::special_zeta", (), [(torch.tensor([1.5, 2.0, 9.0]), torch.tensor([0.5, 3.0, 1.0]))], tolerance=1e-5
+    ),
+    **{
+        name: Case(
+            f"aten::{name}", (), [(torch.tensor([0.5, 2.0, 30.0]), torch.tensor([1.0, 0.0, 20.0]))], tolerance=1e-5
+        )
+        for name in ("igamma", "igammac")
+    },
+    **{
+        name: Case(f"aten::{name}", (), [(torch.tensor([12, -18, 0, 7]), torch.tensor([18, 12, 5, 0]))])
+        for name in ("gcd", "lcm")
+    },
+    "inv_ex": Case("aten::linalg_inv_ex", (), [(MATRIX,)], tolerance=1e-4),
+    "solve_ex": Case("aten::_linalg_solve_ex", (), [(MATRIX, uniform(2, 3, 2))], tolerance=1e-4),
+    "det": Case("aten::_linalg_det", (), [(MATRIX,)], tolerance=1e-4),
+    "slogdet": Case("aten::_linalg_slogdet", (), [(MATRIX,)], tolerance=1e-4),
+    "lu": Case("aten::linalg_lu", (), [(MATRIX,)], tolerance=1e-4),
+    "lu_factor_ex": Case("aten::linalg_lu_factor_ex", (), [(MATRIX,)], tolerance=1e-4),
+    "lu_solve": Case(
+        "aten::linalg_lu_solve", (), [(*torch.linalg.lu_factor(MATRIX), uniform(2, 3, 2))], tolerance=1e-4
+    ),
+    "lu_unpack": Case("aten::lu_unpack", (), [torch.linalg.lu_factor(MATRIX)], tolerance=1e-4),
+    "cholesky_ex": Case("aten::linalg_cholesky_ex", (), [(POSITIVE,)], tolerance=1e-4),
+    "cholesky_inverse": Case("aten::cholesky_inverse", (), [(torch.linalg.cholesky(POSITIVE),)], tolerance=1e-4),
+    "cholesky_solve": Case(
+        "aten::cholesky_solve", (), [(uniform(2, 3, 2), torch.linalg.cholesky(POSITIVE))], tolerance=1e-4
+    ),
+    "solve_triangular": Case(
+        "aten::linalg_solve_triangular", (), [(POSITIVE.tril(), uniform(2, 3, 2))], tolerance=1e-4
+    ),
+    "triangular_solve": Case("aten::triangular_solve", (), [(uniform(2, 3, 2), POSITIVE)], tolerance=1e-4),
+    "qr": Case("aten::linalg_qr", (), [(uniform(2, 4, 3),)], tolerance=1e-4),
     "frexp": Case("aten::frexp", (), [(torch.tensor([-2.5, -0.0, 0.95, NAN, math.inf, 1e-40, 3e38]),)]),
     **{
         name: Case(
@@ -360,6 +445,9 @@ QUICK = frozenset(
         "searchsorted_right_rows",
         "avg_pool3d_2",
         "digamma_odd",
+        "special_bessel_j0_odd",
+        "inv_ex",
+        "solve_ex",
         "nextafter",
     }
 )

@@ -1,5 +1,6 @@
 // Functions of square matrices by LU factors: aten::linalg_inv_ex, _linalg_solve_ex, _linalg_det and _linalg_slogdet.
-// As in eager mode, the factors are those of the transpose. A singular matrix gives infinities and NaN.
+// As in eager mode, those of inverses and determinants are the factors of the transpose. A singular matrix gives
+// infinities and NaN.
 #include "lu.hpp"
 
 namespace modelbuild::kernels {
@@ -60,7 +61,7 @@ void solve_system(KernelRuntimeContext& context, Arguments arguments) {
   Batches to_swaps(swaps, own, 1);
   Batches to_info(info, own, 0);
   for (std::int64_t number = 0; number < product(own); ++number) {
-    const Lu lu = lu_of(from.read(number).transposed());
+    const Lu lu = lu_of(from.read(number));
     MB_CHECK(context, !check || lu.zero == 0, "A: a singular matrix");
     to_factors.write(number, lu.factors);
     to_swaps.write(number, lu.swaps);
@@ -71,9 +72,9 @@ void solve_system(KernelRuntimeContext& context, Arguments arguments) {
   Batches to(out, *batch, trailing);
   for (std::int64_t number = 0; number < product(*batch); ++number) {
     // Again, since the factors above are rounded.
-    const Lu lu = lu_of(from_a.read(number).transposed());
+    const Lu lu = lu_of(from_a.read(number));
     Matrix x = left ? from_b.read(number) : from_b.read(number).transposed();
-    solve(lu.factors, lu.swaps, left, x);
+    solve(lu.factors, lu.swaps, !left, x);
     to.write(number, left ? x : x.transposed());
   }
 }

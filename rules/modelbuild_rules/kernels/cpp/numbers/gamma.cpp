@@ -127,7 +127,8 @@ double incomplete(double a, double x, bool upper) {
   double c = 1e300;
   double d = 1 / b;
   double fraction = d;
-  for (double k = 1; k < 1e7; ++k) {
+  for (int step = 1; step < 10'000'000; ++step) {
+    const double k = step;
     const double numerator = -k * (k - a);
     b += 2;
     d = 1 / (numerator * d + b);

@@ -1,6 +1,7 @@
 // Orthogonal polynomials f(Tensor x, Tensor n) of PyTorch, also with a number in place of one tensor: the recurrence in
 // the degree, in the result's type so that it overflows as in eager mode. The degree is cut to a whole number.
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "numbers/elements.hpp"
@@ -34,7 +35,7 @@ struct Chebyshev {
     if (std::fabs(x) < 1 && n > 6) return static_cast<T>(inside(x, n));
     T before = 1;
     T last = kFactor * x + kConstant;
-    for (double k = 1; k < n && !is_nan(last); ++k) {
+    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
       const T next = (x + x) * last - before;
       before = last;
       last = next;
@@ -61,7 +62,7 @@ struct Hermite {
     if (kFactor == 2 && n > (sizeof(T) == 4 ? 128 : 512)) return std::numeric_limits<T>::quiet_NaN();
     T before = 1;
     T last = kFactor * x;
-    for (double k = 1; k < n && !is_nan(last); ++k) {
+    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
       const T next = kFactor * (x * last - static_cast<T>(k) * before);
       before = last;
       last = next;
@@ -77,7 +78,7 @@ struct Laguerre {
     if (x == 0) return 1;
     T before = 1;
     T last = 1 - x;
-    for (double k = 1; k < n && !is_nan(last); ++k) {
+    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
       const T next = ((static_cast<T>(2 * k + 1) - x) * last - static_cast<T>(k) * before) / static_cast<T>(k + 1);
       before = last;
       last = next;
@@ -93,7 +94,7 @@ struct Legendre {
     if (std::fabs(x) == 1) return x > 0 || std::fmod(n, 2) == 0 ? 1 : -1;
     T before = 1;
     T last = x;
-    for (double k = 1; k < n && !is_nan(last); ++k) {
+    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
       const T next = (static_cast<T>(2 * k + 1) * x * last - static_cast<T>(k) * before) / static_cast<T>(k + 1);
       before = last;
       last = next;

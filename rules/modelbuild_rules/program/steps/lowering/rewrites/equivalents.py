@@ -8,6 +8,7 @@
 | interpolation with antialiasing | weighted means of windows |
 | linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
+| inverses, solutions and factors that check | without the check: infinities or NaN if singular |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
 """
@@ -114,6 +115,22 @@ def _is_any_true(x: Tensor) -> Any:
     return aten.any.default(x)
 
 
+def _inverse(x: Tensor) -> Any:
+    return aten.linalg_inv_ex.default(x)[0]
+
+
+def _solution(x: Tensor, y: Tensor, *, left: bool = True) -> Any:
+    return aten._linalg_solve_ex.default(x, y, left=left)[0]
+
+
+def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
+    return aten.linalg_cholesky_ex.default(x, upper=upper)[0]
+
+
+def _lu_factors(x: Tensor, *, pivot: bool = True) -> Any:
+    return aten.linalg_lu_factor_ex.default(x, pivot=pivot)[:2]
+
+
 _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten._is_all_true.default: _is_all_true,
     aten._is_any_true.default: _is_any_true,
@@ -125,6 +142,11 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
     aten.index_reduce.default: _index_reduce,
+    aten.inverse.default: _inverse,
+    aten.linalg_cholesky.default: _cholesky,
+    aten.linalg_inv.default: _inverse,
+    aten.linalg_lu_factor.default: _lu_factors,
+    aten.linalg_solve.default: _solution,
     aten.narrow_copy.default: _narrow_copy,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,
