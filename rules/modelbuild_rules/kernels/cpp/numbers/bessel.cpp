@@ -1,5 +1,5 @@
-// Bessel functions and Airy's function: i0, special_i0e, special_i1, special_i1e, special_bessel_*,
-// special_modified_bessel_*, special_scaled_modified_bessel_*, special_spherical_bessel_j0, special_airy_ai.
+// Bessel functions: i0, special_i0e, special_i1, special_i1e, special_modified_bessel_*,
+// special_scaled_modified_bessel_* and special_spherical_bessel_j0.
 #include <cmath>
 #include <limits>
 
@@ -67,55 +67,12 @@ double k1e(double x) { return ke(1, x); }
 double k0(double x) { return std::isinf(x) && x > 0 ? 0 : ke(0, x) * std::exp(-x); }
 double k1(double x) { return std::isinf(x) && x > 0 ? 0 : ke(1, x) * std::exp(-x); }
 
-// The C library's functions, but of infinities NaN, as in eager mode.
-double bessel_j0(double x) { return std::isinf(x) ? kNan : ::j0(x); }
-double bessel_j1(double x) { return std::isinf(x) ? kNan : ::j1(x); }
-double bessel_y0(double x) { return std::isinf(x) || x < 0 ? kNan : x == 0 ? -kInfinity : ::y0(x); }
-double bessel_y1(double x) { return std::isinf(x) || x < 0 ? kNan : x == 0 ? -kInfinity : ::y1(x); }
-
 double spherical_j0(double x) { return x == 0 ? 1 : std::isinf(x) ? 0 : std::sin(x) / x; }
-
-// Near 0 the two power series of solutions of y'' = x y, with Ai(0) and Ai'(0); for larger x
-// sqrt(x / 3) / pi K_{1/3}(z), and for smaller x the asymptotic series in 1 / z, both with z = 2/3 |x|^(3/2).
-double airy_ai(double x) {
-  if (std::isnan(x) || std::isinf(x)) return kNan;
-  const double z = 2. / 3 * std::fabs(x) * std::sqrt(std::fabs(x));
-  if (x > 1) return std::sqrt(x / 3) / kPi * ke_integral(1. / 3, z) * std::exp(-z);
-  if (x > -7) {
-    constexpr double kValue = 0.35502805388781723926;
-    constexpr double kSlope = -0.25881940379280679841;
-    double even = 1;
-    double odd = x;
-    double sum = kValue + kSlope * x;
-    for (int k = 3; k < 150; k += 3) {
-      even *= x * x * x / (k * (k - 1));
-      odd *= x * x * x / (k * (k + 1));
-      sum += kValue * even + kSlope * odd;
-    }
-    return sum;
-  }
-  double term = 1;
-  double last = kInfinity;
-  double cosines = 0;
-  double sines = 0;
-  for (int k = 0; k < 60 && term < last && term > 1e-18; ++k) {
-    (k % 2 == 0 ? cosines : sines) += k % 4 < 2 ? term : -term;
-    last = term;
-    const double next = k + 1;
-    term *= (6 * next - 5) * (6 * next - 3) * (6 * next - 1) / (216 * next * (2 * next - 1) * z);
-  }
-  const double angle = z - kPi / 4;
-  return (std::cos(angle) * cosines + std::sin(angle) * sines) / std::sqrt(kPi * std::sqrt(-x));
-}
 
 const Registration kI0("aten::i0.out", function<i0>);
 const Registration kI0e("aten::special_i0e.out", function<i0e>);
 const Registration kI1("aten::special_i1.out", function<i1>);
 const Registration kI1e("aten::special_i1e.out", function<i1e>);
-const Registration kJ0("aten::special_bessel_j0.out", function<bessel_j0>);
-const Registration kJ1("aten::special_bessel_j1.out", function<bessel_j1>);
-const Registration kY0("aten::special_bessel_y0.out", function<bessel_y0>);
-const Registration kY1("aten::special_bessel_y1.out", function<bessel_y1>);
 const Registration kModifiedI0("aten::special_modified_bessel_i0.out", function<i0>);
 const Registration kModifiedI1("aten::special_modified_bessel_i1.out", function<i1>);
 const Registration kModifiedK0("aten::special_modified_bessel_k0.out", function<k0>);
@@ -123,7 +80,6 @@ const Registration kModifiedK1("aten::special_modified_bessel_k1.out", function<
 const Registration kScaledK0("aten::special_scaled_modified_bessel_k0.out", function<k0e>);
 const Registration kScaledK1("aten::special_scaled_modified_bessel_k1.out", function<k1e>);
 const Registration kSpherical("aten::special_spherical_bessel_j0.out", function<spherical_j0>);
-const Registration kAiry("aten::special_airy_ai.out", function<airy_ai>);
 
 }  // namespace
 }  // namespace modelbuild::kernels
