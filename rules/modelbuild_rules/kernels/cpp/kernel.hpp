@@ -4,6 +4,7 @@
 #include <executorch/runtime/kernel/kernel_includes.h>
 #include <executorch/runtime/kernel/operator_registry.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -43,8 +44,24 @@ inline bool row_major(const Tensor& tensor) {
   return true;
 }
 
+using Sizes = std::vector<executorch::aten::SizesType>;
+
+// Returns the sizes that both are expanded to; nothing if they don't fit.
+inline std::optional<Sizes> broadcast(const Sizes& one, const Sizes& other) {
+  Sizes result(std::max(one.size(), other.size()), 1);
+  for (const Sizes* each : {&one, &other}) {
+    for (std::size_t i = 0; i < each->size(); ++i) {
+      auto& size = result[result.size() - 1 - i];
+      const auto given = (*each)[each->size() - 1 - i];
+      if (size != 1 && given != 1 && size != given) return std::nullopt;
+      if (given != 1) size = given;
+    }
+  }
+  return result;
+}
+
 // Gives an output its size. The program plans memory for the largest.
-inline bool resize(Tensor& tensor, const std::vector<executorch::aten::SizesType>& sizes) {
+inline bool resize(Tensor& tensor, const Sizes& sizes) {
   return executorch::runtime::resize_tensor(tensor, {sizes.data(), sizes.size()}) == Error::Ok;
 }
 

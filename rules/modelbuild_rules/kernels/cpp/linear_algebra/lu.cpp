@@ -8,31 +8,9 @@ namespace modelbuild::kernels {
 namespace {
 
 void factor(KernelRuntimeContext& context, Arguments arguments) {
-  const Tensor& a = arguments[0]->toTensor();
-  const bool check = arguments[2]->toBool();
-  Tensor& factors = arguments[3]->toTensor();
-  Tensor& swaps = arguments[4]->toTensor();
-  Tensor& info = arguments[5]->toTensor();
   MB_CHECK(context, arguments[1]->toBool(), "pivot: expected True");
-  MB_CHECK(context, real({&a, &factors}) && has_matrices(a), "A: expected matrices of float32 or float64");
-  const Sizes batch = leading(a);
-  const std::int64_t rows = a.size(a.dim() - 2);
-  const std::int64_t columns = a.size(a.dim() - 1);
-  MB_CHECK(context,
-           resize(factors, joined(batch, {rows, columns})) && resize(swaps, joined(batch, {std::min(rows, columns)})) &&
-               resize(info, batch),
-           "no room for the results");
-  const Batches from(a, batch);
-  Batches to(factors, batch);
-  Batches to_swaps(swaps, batch, 1);
-  Batches to_info(info, batch, 0);
-  for (std::int64_t number = 0; number < product(batch); ++number) {
-    const Lu lu = lu_of(from.read(number));
-    MB_CHECK(context, !check || lu.zero == 0, "A: a singular matrix");
-    to.write(number, lu.factors);
-    to_swaps.write(number, lu.swaps);
-    to_info.write(number, lu.zero);
-  }
+  factor_each(context, arguments[0]->toTensor(), false, arguments[3]->toTensor(), arguments[4]->toTensor(),
+              &arguments[5]->toTensor(), arguments[2]->toBool(), [](std::int64_t, const Lu&) {});
 }
 
 void decompose(KernelRuntimeContext& context, Arguments arguments) {

@@ -36,6 +36,32 @@ inline Lu lu_of(Matrix a) {
   return {std::move(a), std::move(swaps), zero};
 }
 
+// Factors each matrix of A, or its transpose, and stores the factors. `info` receives the first columns without pivots,
+// which fail the operator with `check`. `act` is called with the number of each matrix and its factorization.
+template <typename Function>
+void factor_each(KernelRuntimeContext& context, const Tensor& a, bool transposed, Tensor& factors, Tensor& swaps,
+                 Tensor* info, bool check, Function&& act) {
+  MB_CHECK(context, real({&a, &factors}) && has_matrices(a), "A: expected matrices of float32 or float64");
+  const Sizes batch = leading(a);
+  const std::int64_t rows = a.size(a.dim() - 2);
+  const std::int64_t columns = a.size(a.dim() - 1);
+  MB_CHECK(context,
+           resize(factors, joined(batch, {rows, columns})) && resize(swaps, joined(batch, {std::min(rows, columns)})) &&
+               (info == nullptr || resize(*info, batch)),
+           "no room for the factors");
+  const Batches from(a, batch);
+  Batches to(factors, batch);
+  Batches to_swaps(swaps, batch, 1);
+  for (std::int64_t number = 0; number < product(batch); ++number) {
+    const Lu lu = lu_of(transposed ? from.read(number).transposed() : from.read(number));
+    MB_CHECK(context, !check || lu.zero == 0, "A: a singular matrix");
+    to.write(number, lu.factors);
+    to_swaps.write(number, lu.swaps);
+    if (info != nullptr) Batches(*info, batch, 0).write(number, lu.zero);
+    act(number, lu);
+  }
+}
+
 // Swaps rows as a factorization did, or back.
 inline void swap(const Matrix& swaps, bool back, Matrix& rows) {
   for (std::int64_t step = 0; step < swaps.rows(); ++step) {

@@ -9,8 +9,6 @@
 
 namespace modelbuild::kernels {
 
-using Sizes = std::vector<executorch::aten::SizesType>;
-
 // A matrix in row-major order.
 class Matrix {
  public:
@@ -67,20 +65,6 @@ inline Sizes joined(Sizes batch, std::initializer_list<std::int64_t> trailing) {
 inline std::int64_t product(const Sizes& sizes) {
   std::int64_t result = 1;
   for (const auto size : sizes) result *= size;
-  return result;
-}
-
-// Returns the sizes that both are expanded to; nothing if they don't fit.
-inline std::optional<Sizes> broadcast(const Sizes& one, const Sizes& other) {
-  Sizes result(std::max(one.size(), other.size()), 1);
-  for (const Sizes* each : {&one, &other}) {
-    for (std::size_t i = 0; i < each->size(); ++i) {
-      auto& size = result[result.size() - 1 - i];
-      const auto given = (*each)[each->size() - 1 - i];
-      if (size != 1 && given != 1 && size != given) return std::nullopt;
-      if (given != 1) size = given;
-    }
-  }
   return result;
 }
 

@@ -34,13 +34,8 @@ void solve_system(KernelRuntimeContext& context, Arguments arguments) {
   const Tensor& a = arguments[0]->toTensor();
   const Tensor& b = arguments[1]->toTensor();
   const bool left = arguments[2]->toBool();
-  const bool check = arguments[3]->toBool();
   Tensor& out = arguments[4]->toTensor();
-  Tensor& factors = arguments[5]->toTensor();
-  Tensor& swaps = arguments[6]->toTensor();
-  Tensor& info = arguments[7]->toTensor();
-  MB_CHECK(context, real({&a, &b, &out, &factors}) && has_matrices(a, true),
-           "A: expected square matrices of float32 or float64");
+  MB_CHECK(context, real({&a, &b, &out}) && has_matrices(a, true), "A: expected square matrices of float32 or float64");
   const Sizes own = leading(a);
   const std::int64_t size = a.size(a.dim() - 1);
   // B contains vectors if it is one, or has the sizes of vectors of A's batches.
@@ -52,21 +47,10 @@ void solve_system(KernelRuntimeContext& context, Arguments arguments) {
   MB_CHECK(context, batch, "expected batches of one size");
   Sizes sizes = *batch;
   sizes.insert(sizes.end(), given.end() - static_cast<std::ptrdiff_t>(trailing), given.end());
-  MB_CHECK(context,
-           resize(out, sizes) && resize(factors, joined(own, {size, size})) && resize(swaps, joined(own, {size})) &&
-               resize(info, own),
-           "no room for the results");
-  const Batches from(a, own);
-  Batches to_factors(factors, own);
-  Batches to_swaps(swaps, own, 1);
-  Batches to_info(info, own, 0);
-  for (std::int64_t number = 0; number < product(own); ++number) {
-    const Lu lu = lu_of(from.read(number));
-    MB_CHECK(context, !check || lu.zero == 0, "A: a singular matrix");
-    to_factors.write(number, lu.factors);
-    to_swaps.write(number, lu.swaps);
-    to_info.write(number, lu.zero);
-  }
+  MB_CHECK(context, resize(out, sizes), "out: no room for the result");
+  factor_each(context, a, false, arguments[5]->toTensor(), arguments[6]->toTensor(), &arguments[7]->toTensor(),
+              arguments[3]->toBool(), [](std::int64_t, const Lu&) {});
+  if (context.failure_state() != Error::Ok) return;
   const Batches from_a(a, *batch);
   const Batches from_b(b, *batch, trailing);
   Batches to(out, *batch, trailing);
@@ -97,32 +81,14 @@ Determinant determinant(const Lu& lu) {
   return result;
 }
 
-// Computes the determinants of matrices, and stores the factors. `write` stores a determinant.
-template <typename Function>
-void determinants(KernelRuntimeContext& context, const Tensor& a, Tensor& factors, Tensor& swaps, Function&& write) {
-  MB_CHECK(context, real({&a, &factors}) && has_matrices(a, true), "A: expected square matrices of float32 or float64");
-  const Sizes batch = leading(a);
-  const std::int64_t size = a.size(a.dim() - 1);
-  MB_CHECK(context, resize(factors, joined(batch, {size, size})) && resize(swaps, joined(batch, {size})), "no room");
-  const Batches from(a, batch);
-  Batches to_factors(factors, batch);
-  Batches to_swaps(swaps, batch, 1);
-  for (std::int64_t number = 0; number < product(batch); ++number) {
-    const Lu lu = lu_of(from.read(number).transposed());
-    to_factors.write(number, lu.factors);
-    to_swaps.write(number, lu.swaps);
-    write(number, determinant(lu));
-  }
-}
-
 // aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)
 void det(KernelRuntimeContext& context, Arguments arguments) {
   const Tensor& a = arguments[0]->toTensor();
   Tensor& out = arguments[1]->toTensor();
   MB_CHECK(context, has_matrices(a, true) && resize(out, leading(a)), "A: expected square matrices");
   Batches to(out, leading(a), 0);
-  determinants(context, a, arguments[2]->toTensor(), arguments[3]->toTensor(),
-               [&](std::int64_t number, const Determinant& each) { to.write(number, each.value); });
+  factor_each(context, a, true, arguments[2]->toTensor(), arguments[3]->toTensor(), nullptr, false,
+              [&](std::int64_t number, const Lu& lu) { to.write(number, determinant(lu).value); });
 }
 
 // aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)
@@ -134,11 +100,12 @@ void slogdet(KernelRuntimeContext& context, Arguments arguments) {
            "A: expected square matrices");
   Batches to_sign(sign, leading(a), 0);
   Batches to_log(log, leading(a), 0);
-  determinants(context, a, arguments[3]->toTensor(), arguments[4]->toTensor(),
-               [&](std::int64_t number, const Determinant& each) {
-                 to_sign.write(number, each.sign);
-                 to_log.write(number, each.log);
-               });
+  factor_each(context, a, true, arguments[3]->toTensor(), arguments[4]->toTensor(), nullptr, false,
+              [&](std::int64_t number, const Lu& lu) {
+                const Determinant found = determinant(lu);
+                to_sign.write(number, found.sign);
+                to_log.write(number, found.log);
+              });
 }
 
 const Registration kInverse("aten::linalg_inv_ex.inverse", inverse);

@@ -1,8 +1,6 @@
 // Kernels that apply a function to each number of a tensor, or of two that are broadcast, computed in double.
 #pragma once
 
-#include <algorithm>
-
 #include "kernel.hpp"
 
 namespace modelbuild::kernels {
@@ -44,15 +42,9 @@ inline std::int64_t place(const Tensor& tensor, const Tensor& larger, std::int64
   return found;
 }
 
-inline bool sizes_of_both(const Tensor& one, const Tensor& other, std::vector<executorch::aten::SizesType>& sizes) {
-  sizes.resize(static_cast<std::size_t>(std::max(one.dim(), other.dim())));
-  for (std::int64_t back = 1; back <= static_cast<std::int64_t>(sizes.size()); ++back) {
-    const auto a = back <= one.dim() ? one.size(one.dim() - back) : 1;
-    const auto b = back <= other.dim() ? other.size(other.dim() - back) : 1;
-    if (a != b && a != 1 && b != 1) return false;
-    sizes[sizes.size() - static_cast<std::size_t>(back)] = static_cast<executorch::aten::SizesType>(a == 1 ? b : a);
-  }
-  return true;
+// Returns the sizes that two tensors are broadcast to; nothing if they don't fit.
+inline std::optional<Sizes> sizes_of_both(const Tensor& one, const Tensor& other) {
+  return broadcast({one.sizes().begin(), one.sizes().end()}, {other.sizes().begin(), other.sizes().end()});
 }
 
 // A tensor's numbers as a type, or one number.
@@ -90,9 +82,9 @@ void map_both(KernelRuntimeContext& context, Arguments arguments, Function&& fun
   const Tensor* two = other.tensor != nullptr ? other.tensor : self.tensor;
   MB_CHECK(context, one != nullptr, "expected a tensor");
   Tensor& out = arguments[2]->toTensor();
-  std::vector<executorch::aten::SizesType> sizes;
-  MB_CHECK(context, sizes_of_both(*one, *two, sizes), "expected sizes that can be broadcast");
-  MB_CHECK(context, resize(out, sizes), "out: no room for the result");
+  const std::optional<Sizes> sizes = sizes_of_both(*one, *two);
+  MB_CHECK(context, sizes, "expected sizes that can be broadcast");
+  MB_CHECK(context, resize(out, *sizes), "out: no room for the result");
   MB_CHECK(context, row_major(out), "expected row-major order");
   const bool known = with_any(out.scalar_type(), [&](auto type) {
     auto* to = out.mutable_data_ptr<decltype(type)>();

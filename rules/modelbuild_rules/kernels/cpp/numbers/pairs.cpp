@@ -12,9 +12,9 @@ void combine(KernelRuntimeContext& context, Arguments arguments, Function&& func
   const Tensor& self = arguments[0]->toTensor();
   const Tensor& other = arguments[1]->toTensor();
   Tensor& out = arguments[2]->toTensor();
-  std::vector<executorch::aten::SizesType> sizes;
-  MB_CHECK(context, sizes_of_both(self, other, sizes), "expected sizes that can be broadcast");
-  MB_CHECK(context, resize(out, sizes), "out: no room for the result");
+  const std::optional<Sizes> sizes = sizes_of_both(self, other);
+  MB_CHECK(context, sizes, "expected sizes that can be broadcast");
+  MB_CHECK(context, resize(out, *sizes), "out: no room for the result");
   MB_CHECK(context, row_major(self) && row_major(other) && row_major(out), "expected row-major order");
   MB_CHECK(context, self.scalar_type() == other.scalar_type() && self.scalar_type() == out.scalar_type(),
            "expected tensors of one type");

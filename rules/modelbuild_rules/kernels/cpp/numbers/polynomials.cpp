@@ -9,6 +9,18 @@
 namespace modelbuild::kernels {
 namespace {
 
+// Returns p(n) of a recurrence from p(0) = 1 and p(1); `next` returns p(k+1) for k, p(k) and p(k-1).
+template <typename T, typename Function>
+T recurrence(T last, double n, Function&& next) {
+  T before = 1;
+  for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
+    const T found = next(k, last, before);
+    before = last;
+    last = found;
+  }
+  return last;
+}
+
 // Chebyshev polynomials begin with 1 and a x + b, and then p(n+1) = 2x p(n) - p(n-1).
 template <int kFactor, int kConstant>
 struct Chebyshev {
@@ -33,14 +45,8 @@ struct Chebyshev {
   static T value(T x, double n) {
     if (std::fabs(x) == 1) return static_cast<T>(at_one(x > 0, n));
     if (std::fabs(x) < 1 && n > 6) return static_cast<T>(inside(x, n));
-    T before = 1;
-    T last = kFactor * x + kConstant;
-    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
-      const T next = (x + x) * last - before;
-      before = last;
-      last = next;
-    }
-    return last;
+    return recurrence(static_cast<T>(kFactor * x + kConstant), n,
+                      [=](std::int64_t, T last, T before) { return static_cast<T>((x + x) * last - before); });
   }
 };
 
@@ -60,14 +66,9 @@ struct Hermite {
   static T value(T x, double n) {
     // Eager mode has no values of such degrees, most of which are too large.
     if (kFactor == 2 && n > (sizeof(T) == 4 ? 128 : 512)) return std::numeric_limits<T>::quiet_NaN();
-    T before = 1;
-    T last = kFactor * x;
-    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
-      const T next = kFactor * (x * last - static_cast<T>(k) * before);
-      before = last;
-      last = next;
-    }
-    return last;
+    return recurrence(static_cast<T>(kFactor * x), n, [=](std::int64_t k, T last, T before) {
+      return static_cast<T>(kFactor * (x * last - static_cast<T>(k) * before));
+    });
   }
 };
 
@@ -76,14 +77,10 @@ struct Laguerre {
   template <typename T>
   static T value(T x, double n) {
     if (x == 0) return 1;
-    T before = 1;
-    T last = 1 - x;
-    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
-      const T next = ((static_cast<T>(2 * k + 1) - x) * last - static_cast<T>(k) * before) / static_cast<T>(k + 1);
-      before = last;
-      last = next;
-    }
-    return last;
+    return recurrence(static_cast<T>(1 - x), n, [=](std::int64_t k, T last, T before) {
+      return static_cast<T>(((static_cast<T>(2 * k + 1) - x) * last - static_cast<T>(k) * before) /
+                            static_cast<T>(k + 1));
+    });
   }
 };
 
@@ -92,14 +89,10 @@ struct Legendre {
   template <typename T>
   static T value(T x, double n) {
     if (std::fabs(x) == 1) return x > 0 || std::fmod(n, 2) == 0 ? 1 : -1;
-    T before = 1;
-    T last = x;
-    for (std::int64_t k = 1; static_cast<double>(k) < n && !is_nan(last); ++k) {
-      const T next = (static_cast<T>(2 * k + 1) * x * last - static_cast<T>(k) * before) / static_cast<T>(k + 1);
-      before = last;
-      last = next;
-    }
-    return last;
+    return recurrence(x, n, [=](std::int64_t k, T last, T before) {
+      return static_cast<T>((static_cast<T>(2 * k + 1) * x * last - static_cast<T>(k) * before) /
+                            static_cast<T>(k + 1));
+    });
   }
 };
 
