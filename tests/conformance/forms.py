@@ -207,6 +207,19 @@ form("nan relu", F.relu, (ODD,))
 form("nan clamp", lambda x: x.clamp(-2, 2), (ODD,))
 form("nan sign", torch.sign, (ODD,))
 form("nan roots", lambda x: (x**0.5, x**-0.5, x**2, x**-1), (ODD,))
+form("nan roots half", lambda x: (x**0.5, x**-0.5), (ODD.half(),))
+form("nan linear1d", lambda x: F.interpolate(x, scale_factor=1.7, mode="linear"), (ODD[None],), (ODD[None].flip(2),))
+form("nan trilinear", lambda x: F.interpolate(x, scale_factor=2.0, mode="trilinear"), (ODD.view(1, 1, 2, 2, 2),))
+form("nan antialias", lambda x: F.interpolate(x, (1, 5), mode="bilinear", antialias=True), (ODD.view(1, 1, 2, 4),))
+form(
+    "nan conv_transpose", lambda x, w: F.conv_transpose2d(x, w, stride=2), (ODD.view(1, 1, 2, 4),), own=[n(1, 2, 3, 3)]
+)
+form("inverse", lambda x: (x.inverse() @ x, x.inverse() + 1, torch.linalg.det(x)), (n(3, 4, 4),), (n(3, 4, 4, seed=1),))
+form("inverse float64", torch.inverse, (n(4, 4, dtype=torch.float64),), (n(4, 4, seed=1, dtype=torch.float64),))
+form("inverse of any batch", torch.inverse, (n(3, 4, 4),), (n(5, 4, 4, seed=1),), dynamic={(0, 0): (0, 6)})
+form(
+    "solve", lambda x, y: (torch.linalg.solve(x, y), torch.linalg.solve(x, y[..., 0])), (n(3, 4, 4), n(3, 4, 2, seed=1))
+)
 form("nan maximum", torch.maximum, (ODD, ODD.flip(1)))
 form("nan max_pool", lambda x: F.max_pool2d(x.view(1, 1, 2, 4), (1, 2)), (ODD,))
 

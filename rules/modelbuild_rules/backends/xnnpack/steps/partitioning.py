@@ -31,6 +31,7 @@ from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.rewrites.row_major import has_other_order
 
 edge = ops.edge.aten
 
@@ -47,6 +48,8 @@ def _is_image(node: Any) -> str:
 
 def _is_only_user(node: Any) -> str:
     # A partition that returned the tensor and its copy, which XNNPACK's code removes, would return one tensor twice.
+    if has_other_order(node.args[0].meta["val"]):
+        return "XNNPACK's copy leaves the order of dimensions as it is"
     return "" if len(node.args[0].users) == 1 else "XNNPACK takes a copy only of a tensor without other uses"
 
 

@@ -1,8 +1,9 @@
 """Let all tensors of an edge program lie in row-major order.
 
 torch.channels_last gives tensors another order in memory: copies that ask for it, weights that have it, and results of
-convolutions with these. Most of ExecuTorch's kernels expect the same order of all their tensors, many only row-major
-order. Some refuse others when the program runs (error 0x12), some compute wrong values. Seen in executorch 1.5.1.
+convolutions with these. Results of linear algebra lie column by column. Most of ExecuTorch's kernels expect the same
+order of all their tensors, many only row-major order. Some refuse others when the program runs (error 0x12), some
+compute wrong values. Seen in executorch 1.5.1.
 
 Backends choose orders inside partitions themselves, and lose nothing.
 """
@@ -10,7 +11,7 @@ Backends choose orders inside partitions themselves, and lose nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import eq
+from operator import eq, ne
 from typing import Any
 
 import torch
@@ -24,21 +25,28 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 
 class _RowMajorGraph(ExportPass):
-    """Replaces the orders of inputs and copies, and computes those of all results again."""
+    """Replaces the orders of inputs and copies, computes those of all results again, and copies results to which their
+    operators give another order."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
         graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
         nodes = [node for graph in graphs for node in graph.nodes]
-        inputs = [node for node in nodes if node.op == "placeholder" and _has_order(node.meta.get("val"))]
+        inputs = [node for node in nodes if node.op == "placeholder" and has_other_order(node.meta.get("val"))]
         copies = [node for node in nodes if node.kwargs != _row_major(node.kwargs)]
-        if not inputs and not copies:
-            return PassResult(graph_module, False)
-        for node in inputs:
-            node.meta["val"] = _empty(node.meta["val"])
-        for node in copies:
-            node.kwargs = _row_major(node.kwargs)
-            _bypass(node)
-        return super().call(graph_module)
+        made = PassResult(graph_module, False)
+        if inputs or copies:
+            for node in inputs:
+                node.meta["val"] = _empty(node.meta["val"])
+            for node in copies:
+                node.kwargs = _row_major(node.kwargs)
+                _bypass(node)
+            made = super().call(graph_module)
+        graphs = [each.graph for each in made.graph_module.modules() if isinstance(each, GraphModule)]
+        others = [node for graph in graphs for node in graph.nodes if node.op == "call_function" and _is_other(node)]
+        for node in others:
+            _copy_after(node)
+        made.graph_module.recompile()
+        return PassResult(made.graph_module, made.modified or bool(others))
 
 
 class _RowMajorConstants(ExportedProgramPassBase):
@@ -46,7 +54,7 @@ class _RowMajorConstants(ExportedProgramPassBase):
 
     def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
         stored = (exported_program.state_dict, exported_program.constants)
-        if not any(_has_order(each) for values in stored for each in values.values()):
+        if not any(has_other_order(each) for values in stored for each in values.values()):
             return ExportedProgramPassResult(exported_program, False)
         made = ExportedProgram(
             root=exported_program.graph_module,
@@ -88,11 +96,27 @@ def _bypass(copy: Node) -> None:
         copy.target, copy.kwargs = _COPY, {"dim_order": copy.kwargs["dim_order"]}
 
 
-def _has_order(value: Any) -> bool:
+def has_other_order(value: Any) -> bool:
     """Return whether this is a tensor that may lie in another order. Dimensions of size 1 count, as for executorch."""
     if not isinstance(value, Tensor):
         return False
     return not all(map(statically_known_true, map(eq, value.stride(), _empty(value).stride())))
+
+
+def _is_other(node: Node) -> bool:
+    """Return whether a node's result lies in another order, without any doubt."""
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and any(
+        map(statically_known_true, map(ne, value.stride(), _empty(value).stride()))
+    )
+
+
+def _copy_after(node: Node) -> None:
+    value = _empty(node.meta["val"])
+    with node.graph.inserting_after(node):
+        copy = node.graph.call_function(_COPY, (), {"dim_order": list(range(value.dim()))})
+    node.replace_all_uses_with(copy)
+    copy.args, copy.meta = (node,), {**node.meta, "val": value}
 
 
 def _empty(x: Tensor) -> Tensor:
@@ -100,7 +124,7 @@ def _empty(x: Tensor) -> Tensor:
 
 
 def _copied(value: Any) -> Any:
-    if not _has_order(value):
+    if not has_other_order(value):
         return value
     copied = value.detach().clone(memory_format=torch.contiguous_format)
     return torch.nn.Parameter(copied, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copied

@@ -91,8 +91,8 @@ def _converted(x: Tensor, *, non_blocking: bool = False, dim_order: Any = None, 
 
 
 def _power(x: Tensor, exponent: Any) -> Any:
-    """Return square roots, as eager mode does, of -inf and -0.0 too."""
-    if not x.is_floating_point() or exponent not in (0.5, -0.5):
+    """Return square roots, as eager mode does, of -inf and -0.0 too; it computes powers of float16."""
+    if not x.is_floating_point() or x.dtype == torch.float16 or exponent not in (0.5, -0.5):
         return NotImplemented
     return torch.sqrt(x) if exponent > 0 else torch.rsqrt(x)
 
