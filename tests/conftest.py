@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import settings
 
-from tests.packaging.installation import COMPILED, build, checkout, environment
+from tests.packaging.installation import add_compiled, build, checkout, environment
 from tests.powerless import give_up_power
 from tests.workspace_builder import Workspace
 
@@ -80,11 +80,7 @@ def installed(dist: Path, repository: Path, tmp_path_factory: pytest.TempPathFac
     """Return the folder of programs of an environment with the wheels, and the compiled files that the runtime's wheel
     for an architecture has besides."""
     programs = environment(tmp_path_factory.mktemp("venv"), *dist.glob("*.whl"))
-    compiled = repository / "runtime/python/modelbuild_runtime_native"
-    (module,) = programs.parent.glob("lib/*/site-packages/modelbuild_runtime_native")
-    for name in COMPILED:
-        copy = shutil.copytree if (compiled / name).is_dir() else shutil.copy
-        copy(compiled / name, module / name)
+    add_compiled(programs, repository)
     return programs
 
 

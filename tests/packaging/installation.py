@@ -79,6 +79,15 @@ def environment(home: Path, *wanted: str | Path) -> Path:
     return home / "bin"
 
 
+def add_compiled(programs: Path, repository: Path) -> None:
+    """Add the files to an environment that the runtime's wheels for an architecture have, and its plain wheel lacks."""
+    compiled = repository / RUNTIME["modelbuild_runtime_native"]
+    (module,) = programs.parent.glob("lib/*/site-packages/modelbuild_runtime_native")
+    for name in COMPILED:
+        copy = shutil.copytree if (compiled / name).is_dir() else shutil.copy
+        copy(compiled / name, module / name)
+
+
 def bare_environment(home: Path, extra: str, wheels: Sequence[Path], without: Set[str] = frozenset()) -> Path:
     """Return the programs of a virtual environment with this project's wheels and exactly the distributions that an
     extra requires, except some: links to the files of those installed here, which satisfy the requirements. Skips the

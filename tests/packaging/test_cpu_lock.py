@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.packaging.installation import bare_environment
+from tests.packaging.installation import add_compiled, bare_environment
 from tests.packaging.test_extras import models
 from tests.packaging.test_lock import pins
 from tests.workspace_builder import Workspace
@@ -41,6 +41,7 @@ def test_it_is_the_lock_without_cuda(repository: Path, python: str) -> None:
 def test_programs_for_xnnpack_build_without_the_packages_for_cuda(repository: Path, dist: Path, tmp_path: Path) -> None:
     """With PyPI's torch and the libraries that it is linked with, in place of torch's build for the CPU."""
     programs = bare_environment(tmp_path / "venv", "models", sorted(dist.glob("*.whl")), without=UNUSED)
+    add_compiled(programs, repository)
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     installed = {canonicalize_name(path.name.split("-")[0]) for path in site.glob("*.dist-info")}
     locked = pins((repository / "requirements-cpu.lock").read_text(), f"{sys.version_info[0]}.{sys.version_info[1]}")

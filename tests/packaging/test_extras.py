@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.installation import bare_environment, build, checkout
+from tests.packaging.installation import add_compiled, bare_environment, build, checkout
 from tests.publish.fake_hub import TOKEN, fake_hub
 from tests.stages import wait_for
 from tests.trust.keys import write_key
@@ -202,8 +202,9 @@ def test_the_ci_workflow_installs_what_models_and_their_tests_need(repository: P
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("extra", PROMISES)
-def test_an_extra_alone_does_what_it_is_for(extra: str, wheels: list[Path], tmp_path: Path) -> None:
+def test_an_extra_alone_does_what_it_is_for(extra: str, wheels: list[Path], repository: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "work", {"MODELBUILD.toml": ""})
     programs = bare_environment(tmp_path / "venv", extra, wheels)
+    add_compiled(programs, repository)
     workspace.program = [str(programs / "modelbuild")]
     PROMISES[extra](workspace)
