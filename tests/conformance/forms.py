@@ -214,6 +214,27 @@ form("nan antialias", lambda x: F.interpolate(x, (1, 5), mode="bilinear", antial
 form(
     "nan conv_transpose", lambda x, w: F.conv_transpose2d(x, w, stride=2), (ODD.view(1, 1, 2, 4),), own=[n(1, 2, 3, 3)]
 )
+# Each coordinate beside one that is none; the last one is far outside.
+POINTS = torch.stack((t(NAN, INF, -INF, 1e30, *[0.3] * 4, NAN), t(*[0.3] * 4, NAN, INF, -INF, -1e30, INF)), -1)
+
+
+def _sampled(padding: str, aligned: bool) -> Callable[..., Any]:
+    """Return a function that samples an image in each mode, and a volume."""
+
+    def sampled(x: Tensor, grid: Tensor) -> Any:
+        images = [F.grid_sample(x, grid, mode, padding, aligned) for mode in ("bilinear", "nearest", "bicubic")]
+        volumes = F.pad(grid, (0, 1), value=0.1)[:, None]
+        return *images, *(F.grid_sample(x[:, None], volumes, mode, padding, aligned) for mode in ("bilinear", "nearest"))
+
+    return sampled
+
+
+for padding in ("zeros", "border", "reflection"):
+    for aligned in (True, False):
+        name = f"nan grid_sample {padding}{' aligned' * aligned}"
+        image, points = n(2, 3, 4, 5), POINTS.view(1, 3, 3, 2).repeat(2, 1, 1, 1)
+        form(name, _sampled(padding, aligned), (image, n(2, 3, 3, 2)), (image.flip(1), points))
+        form(f"{name} float64", _sampled(padding, aligned), (image.double(), points.double()))
 form("inverse", lambda x: (x.inverse() @ x, x.inverse() + 1, torch.linalg.det(x)), (n(3, 4, 4),), (n(3, 4, 4, seed=1),))
 form("inverse float64", torch.inverse, (n(4, 4, dtype=torch.float64),), (n(4, 4, seed=1, dtype=torch.float64),))
 form("inverse of any batch", torch.inverse, (n(3, 4, 4),), (n(5, 4, 4, seed=1),), dynamic={(0, 0): (0, 6)})

@@ -51,6 +51,10 @@ FAULTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "gradients": (gradients, (torch.ones(1, 1, 3, 3), IMAGE)),
     "conditions": (two_conds, (torch.ones(4),)),
     "narrow_copy": (lambda x: torch.narrow_copy(x, -1, 0, 2), (X,)),
+    "grid_sample": (
+        lambda x, grid: F.grid_sample(x, grid, align_corners=False),
+        (IMAGE, torch.full((1, 1, 1, 2), torch.nan)),
+    ),
     "antialias": (
         lambda x: F.interpolate(x, size=(3, 3), mode="bilinear", antialias=True),
         (IMAGE.repeat(2, 1, 1, 1),),

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from modelbuild_rules.kernels.steps import sampling_operators
+
 aten = torch.ops.aten
 
 
@@ -97,7 +99,13 @@ def _power(x: Tensor, exponent: Any) -> Any:
     return torch.sqrt(x) if exponent > 0 else torch.rsqrt(x)
 
 
-def _sampled(x: Tensor, grid: Tensor, *how: Any) -> Any:
+def _sampled_image(x: Tensor, grid: Tensor, *how: Any) -> Any:
+    sampling_operators.register()
+    precise = torch.promote_types(x.dtype, torch.float32)
+    return torch.ops.modelbuild.grid_sampler_2d.default(x.to(precise), grid.to(precise), *how).to(x.dtype)
+
+
+def _sampled_volume(x: Tensor, grid: Tensor, *how: Any) -> Any:
     if x.dtype not in (torch.float16, torch.bfloat16):
         return NotImplemented
     return aten.grid_sampler_3d.default(x.to(torch.float32), grid.to(torch.float32), *how).to(x.dtype)
@@ -158,7 +166,8 @@ CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten.floor_divide.Scalar: _floor_divided,
     aten.floor_divide.default: _floor_divided,
     aten.gather.default: _of_long_indices(aten.gather.default),
-    aten.grid_sampler_3d.default: _sampled,
+    aten.grid_sampler_2d.default: _sampled_image,
+    aten.grid_sampler_3d.default: _sampled_volume,
     aten.max_pool2d_with_indices_backward.default: _gradients_of_maxima,
     aten.mm.default: _product(aten.mm.default),
     aten.pow.Tensor_Scalar: _power,
