@@ -224,7 +224,9 @@ def _sampled(padding: str, aligned: bool) -> Callable[..., Any]:
     def sampled(x: Tensor, grid: Tensor) -> Any:
         images = [F.grid_sample(x, grid, mode, padding, aligned) for mode in ("bilinear", "nearest", "bicubic")]
         volumes = F.pad(grid, (0, 1), value=0.1)[:, None]
-        return *images, *(F.grid_sample(x[:, None], volumes, mode, padding, aligned) for mode in ("bilinear", "nearest"))
+        return *images, *(
+            F.grid_sample(x[:, None], volumes, mode, padding, aligned) for mode in ("bilinear", "nearest")
+        )
 
     return sampled
 
