@@ -237,6 +237,56 @@ for padding in ("zeros", "border", "reflection"):
         image, points = n(2, 3, 4, 5), POINTS.view(1, 3, 3, 2).repeat(2, 1, 1, 1)
         form(name, _sampled(padding, aligned), (image, n(2, 3, 3, 2)), (image.flip(1), points))
         form(f"{name} float64", _sampled(padding, aligned), (image.double(), points.double()))
+form(
+    "correlations",
+    lambda x, k: (
+        torch.corrcoef(x),
+        torch.cov(x[0]),
+        torch.corrcoef(x[0]),
+        torch.cov(x, fweights=k, aweights=x[1] ** 2),
+    ),
+    (n(3, 5), t(1, 2, 0, 3, 1)),
+    (torch.ones(3, 5), t(1, 0, 0, 0, 0)),
+)
+# A dynamic dimension of size 0, as of detections in a picture without any.
+for name, function, own in (
+    ("linear", F.linear, [n(3, 4), n(3)]),
+    ("addition", lambda x: x + x.abs(), []),
+    ("softmax", lambda x: x.softmax(-1), []),
+    ("softmax of the rows", lambda x: x.softmax(0), []),
+    ("layer_norm", lambda x, w: F.layer_norm(x, (4,), w), [n(4)]),
+    ("sum", lambda x: (x.sum(0), x.sum(1), x.prod(0)), []),
+    ("mean", lambda x: (x.mean(0), x.mean(1), x.var(1)), []),
+    ("cat", lambda x, w: (torch.cat([x, x], 1), torch.cat([x, w]), torch.stack([x, x], 2)), [n(2, 4)]),
+    ("sort", lambda x: (*x.sort(0), *x.sort(1), x.argsort(1)), []),
+    ("cumsum", lambda x: (x.cumsum(0), x.cumsum(1)), []),
+    ("matmul", lambda x: (x @ x.t(), x.t() @ x), []),
+    ("permute", lambda x: (x.t().contiguous(), x.reshape(-1, 2, 2).permute(2, 0, 1) + 1), []),
+    ("pad", lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 0, 1, 0))), []),
+    ("index", lambda x, k: (x[:, k], x.index_select(1, k), x.repeat(2, 3)), [t(2, 0, 1)]),
+    ("where", lambda x: (torch.where(x > 0, x, -x), x.clamp(0, 1), x.sigmoid()), []),
+    ("argmax", lambda x: (x.argmax(1), x.amax(1), *x.max(1)), []),
+):
+    form(f"no rows {name}", function, (n(2, 4),), (n(0, 4),), (n(5, 4),), own=own, dynamic={(0, 0): (0, 8)})
+for name, function, own in (
+    ("conv", lambda x, w: F.conv2d(x, w, padding=1), [n(3, 2, 3, 3)]),
+    ("conv_transpose", F.conv_transpose2d, [n(2, 3, 3, 3)]),
+    ("pooling", lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1)), []),
+    ("interpolate", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), []),
+    ("batch_norm", lambda x, m: F.batch_norm(x, m, m.abs() + 1), [n(2)]),
+    ("nearest", lambda x: F.interpolate(x, scale_factor=2.0), []),
+    ("head", lambda x, w: F.linear(F.conv2d(x, w).relu().flatten(1), w.flatten()[:36].reshape(1, 36)), [n(9, 2, 3, 3)]),
+):
+    calls = [(n(count, 2, 4, 4),) for count in (2, 0, 3)]
+    form(f"no images {name}", function, *calls, own=own, dynamic={(0, 0): (0, 4)})
+for name, function, calls in (
+    ("mm", torch.mm, [(n(3, k), n(k, 2)) for k in (4, 0, 1)]),
+    ("bmm", torch.bmm, [(n(2, 3, k), n(2, k, 2)) for k in (4, 0, 1)]),
+    ("addmm", lambda x, y: torch.addmm(torch.ones(2), x, y), [(n(3, k), n(k, 2)) for k in (4, 0, 1)]),
+):
+    dims = {(0, calls[0][0].dim() - 1): (0, 8), (1, calls[0][1].dim() - 2): (0, 8)}
+    form(f"{name} of any depth", function, *calls, dynamic=dims)
+form("covariances of any count", torch.cov, (n(3, 5),), (n(3, 1),), (n(3, 0),), dynamic={(0, 1): (0, 8)})
 form("inverse", lambda x: (x.inverse() @ x, x.inverse() + 1, torch.linalg.det(x)), (n(3, 4, 4),), (n(3, 4, 4, seed=1),))
 form("inverse float64", torch.inverse, (n(4, 4, dtype=torch.float64),), (n(4, 4, seed=1, dtype=torch.float64),))
 form("inverse of any batch", torch.inverse, (n(3, 4, 4),), (n(5, 4, 4, seed=1),), dynamic={(0, 0): (0, 6)})

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
+from modelbuild_rules.model.steps.exported.composite_shapes import shapes_from_inputs
 from tests.portable_program import build_program
 from tests.runtime.native.kernel_results import Run, run, uniform
 
@@ -88,7 +88,7 @@ def build(case: Case, folder: Path) -> Path:
     given = inputs(case, case.shapes[0])
     dims = {axis: torch.export.Dim(name, min=1, max=64) for axis, name in case.dynamic.items()}
     shapes = (dims,) if dims else None
-    with torch.no_grad(), shapes_without_steps():
+    with torch.no_grad(), shapes_from_inputs():
         exported = torch.export.export(module(case), given, dynamic_shapes=shapes, strict=False)
     return build_program(exported, folder).pte
 

@@ -36,11 +36,11 @@ from modelbuild_rules.model.steps.eager.results import named_leaves, plain
 from modelbuild_rules.model.steps.eager.state import PlainState, reads_state
 from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
 from modelbuild_rules.model.steps.exported.changes import changed_tensor, without_vmap
+from modelbuild_rules.model.steps.exported.composite_shapes import shapes_from_inputs
 from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes
 from modelbuild_rules.model.steps.exported.failure import refusal
 from modelbuild_rules.model.steps.exported.numbers import as_constants, constant_numbers
 from modelbuild_rules.model.steps.exported.program import save_program
-from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
 from modelbuild_rules.model.steps.exported.unused import remove_unused
@@ -125,7 +125,7 @@ def _export(
 
     hook = module.register_forward_hook(returned)
     try:
-        with torch.no_grad(), shapes_without_steps(), replaced():
+        with torch.no_grad(), shapes_from_inputs(), replaced():
             program = _exported(module, args, kwargs, shapes)
     except StepError:
         raise

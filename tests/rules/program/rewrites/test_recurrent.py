@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
+from modelbuild_rules.model.steps.exported.composite_shapes import shapes_from_inputs
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
 
 
@@ -24,7 +24,7 @@ def export(steps: torch.export.Dim | None = None) -> torch.export.ExportedProgra
     """Return a program with a net of 6 steps, or of a dynamic number, and one of 5."""
     torch.manual_seed(0)
     shapes = ({0: steps},) if steps else None
-    with torch.no_grad(), shapes_without_steps():
+    with torch.no_grad(), shapes_from_inputs():
         return torch.export.export(Nets().eval(), (torch.rand(6, 5, 3),), dynamic_shapes=shapes, strict=False)
 
 

@@ -31,6 +31,7 @@ from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
 from modelbuild_rules.program.steps.lowering.rewrites.row_major import has_other_order
 
 edge = ops.edge.aten
@@ -67,6 +68,12 @@ def _has_few_dimensions(node: Any) -> str:
     values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
     many = any(isinstance(value, torch.Tensor) and value.dim() > XNN_MAX_TENSOR_DIMS for value in values)
     return f"XNNPACK's tensors have at most {XNN_MAX_TENSOR_DIMS} dimensions" if many else ""
+
+
+def _has_elements(node: Any) -> str:
+    values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+    empty = any(isinstance(value, torch.Tensor) and any(map(may_be_zero, value.shape)) for value in values)
+    return "XNNPACK computes wrong shapes from sizes that are 0; with min = 1 it takes the operator" if empty else ""
 
 
 def _has_dimensions(node: Any) -> str:
@@ -186,6 +193,9 @@ _CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
 """By operator, a function that returns why XNNPACK can't compile a node, or computes something else than it, or '':
 upstream's configurations take it. nonfinite.py and normalization.py replace others while compiling."""
 
+_WITH_ELEMENTS = frozenset({"avg_pool2d.default", "bmm.default", "convolution.default", "max_pool2d.default"})
+"""Operators whose tensors may not be empty."""
+
 _LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
     "bilinear": {
         "upsample_bilinear2d.vec": _never("XNNPACK's kernel makes NaN of infinities, and lossy has no 'bilinear'"),
@@ -228,6 +238,8 @@ class _Partitioner(XnnpackPartitioner):
                 if config.target_name in table:
                     constraint = table[config.target_name]
                     config.check_constraints = partial(self._check, constraint, config.check_constraints)
+            if config.target_name in _WITH_ELEMENTS:
+                config.check_constraints = partial(self._check, _has_elements, config.check_constraints)
             config.check_constraints = partial(self._check, _has_few_dimensions, config.check_constraints)
 
     def _check(self, constraint: Callable[[Any], str], check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:

@@ -95,6 +95,13 @@ def _upper(size: int | torch.SymInt) -> int | None:
     return int(upper) if isinstance(upper, (int, sympy.Integer)) else None
 
 
+def may_be_zero(size: int | torch.SymInt) -> bool:
+    """Return whether a size may be 0. Comparisons of sizes don't say it: torch takes those of inputs for positive."""
+    if isinstance(size, int):
+        return size == 0
+    return not bound_sympy(size.node.expr, size.node.shape_env.var_to_range).lower > 0
+
+
 def _nms(boxes: Any, *others: Any) -> int | None:
     return _upper(boxes.meta["val"].shape[0])
 

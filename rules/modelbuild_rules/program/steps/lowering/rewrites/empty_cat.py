@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 
 aten = torch.ops.aten
@@ -49,7 +49,7 @@ def _may_lack_elements(tensors: Sequence[torch.Tensor], dim: int | None) -> bool
     shape = list(tensors[0].shape)
     if dim is not None and shape:
         del shape[dim]
-    return not all(statically_known_true(size != 0) for size in shape)
+    return any(map(may_be_zero, shape))
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

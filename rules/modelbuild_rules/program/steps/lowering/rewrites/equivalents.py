@@ -9,6 +9,7 @@
 | linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
 | inverses, solutions and factors that check | without the check: infinities or NaN if singular |
+| covariances and correlations | the same without checks of values |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
 """
@@ -29,6 +30,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.resizing import (
     linear,
     of_sizes_or_factors,
 )
+from modelbuild_rules.program.steps.lowering.rewrites.statistics import corrcoef, cov
 
 aten = torch.ops.aten
 
@@ -141,6 +143,8 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.alias.default: _alias,
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
+    aten.corrcoef.default: corrcoef,
+    aten.cov.default: cov,
     aten.index_reduce.default: _index_reduce,
     aten.inverse.default: _inverse,
     aten.linalg_cholesky.default: _cholesky,

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from modelbuild_rules.kernels.steps import sampling_operators
+from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
 
 aten = torch.ops.aten
 
@@ -127,11 +128,11 @@ def _of_long_indices(operator: Any) -> Callable[..., Any]:
 
 
 def _product(operator: Any, x: int = 0) -> Callable[..., Any]:
-    """Return the form of a product of two matrices, which are arguments from `x` on, for a depth of 0."""
+    """Return the form of a product of two matrices, which are arguments from `x` on, whose depth may be 0."""
 
     def product(*args: Any, **how: Any) -> Any:
         one, other = args[x : x + 2]
-        if not statically_known_true(one.shape[-1] == 0):
+        if not may_be_zero(one.shape[-1]):
             return NotImplemented
         column = one.new_zeros([*one.shape[:-1], 1])
         row = other.new_zeros([*other.shape[:-2], 1, other.shape[-1]])
