@@ -127,7 +127,7 @@ stack = ":xnnpack"
 [[pte_program]]
 name = "decode_{recipe}"
 matrix = { recipe = ["int8", "int4"] }
-methods = { decode = ":quantized_{recipe}" }
+model = { decode = ":quantized_{recipe}" }
 stack = ":xnnpack"
 """
 

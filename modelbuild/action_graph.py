@@ -133,7 +133,7 @@ class ActionGraph:
 def reads(node: Action | Expansion) -> Iterator[DerivedArtifact]:
     """Yield the derived artifacts that an action or expansion reads."""
     if isinstance(node, Expansion):
-        yield node.reads
+        yield from node.reads
     else:
         for item in node.inputs:
             if isinstance(item.artifact, DerivedArtifact):

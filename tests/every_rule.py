@@ -197,7 +197,7 @@ PACKAGE: dict[str, Any] = {
             "name": "quantized_methods",
             "model": ":with_methods",
             "recipe": ":recipe",
-            "calibrations": {"encode": ":archives"},
+            "calibration": {"encode": ":archives"},
         },
     ],
     "kernel_library": [
@@ -262,9 +262,8 @@ PACKAGE: dict[str, Any] = {
         {"name": "all_methods", "model": ":with_methods", "stack": ":small", "device": ":cpu"},
         {
             "name": "several",
-            "methods": {"one": ":model", "two": ":model"},
-            "stack": ":small",
-            "stacks": {"two": ":small"},
+            "model": {"one": ":model", "two": ":model"},
+            "stack": {"one": ":small", "two": ":small"},
             "device": ":cpu",
         },
         {"name": "parted", "model": ":model", "stack": ":small", "device": ":gpu", "engines": {"m": ":engine"}},
@@ -301,7 +300,7 @@ PACKAGE: dict[str, Any] = {
             "device": ":cpu",
             "libraries": [_LIBRARY],
         },
-        {"name": "both", "programs": {"one": ":program", "two": ":several"}, "runtime": "runtime.tar"},
+        {"name": "both", "program": {"one": ":program", "two": ":several"}, "runtime": "runtime.tar"},
     ],
     "pte_test": [
         {
@@ -384,7 +383,7 @@ PACKAGE: dict[str, Any] = {
         {
             "name": "steps_test",
             "program": ":several",
-            "models": {"one": ":model", "two": ":model"},
+            "model": {"one": ":model", "two": ":model"},
             "inputs": [
                 {
                     "name": "both",

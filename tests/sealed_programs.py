@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-SIGNATURE: dict[str, Any] = {
-    "version": 1,
+PORTS: dict[str, Any] = {
     "inputs": [
         {"name": "x", "dtype": "float32", "shape": ["n", 4], "dynamic": {"n": {"min": 2, "max": 8}}, "range": [0, 255]},
         {"name": "y", "dtype": "float32", "shape": ["n", 3], "dynamic": {"n": {"min": 2, "max": 8}}, "range": None},
@@ -16,6 +16,7 @@ SIGNATURE: dict[str, Any] = {
         {"name": "sums", "dtype": "float32", "shape": ["n"]},
     ],
 }
+SIGNATURE: dict[str, Any] = {"version": 2, "methods": {"forward": PORTS}}
 """The signature of the sample `dynamic`: inputs x and y, outputs scores and sums."""
 
 
@@ -46,3 +47,10 @@ def seal_copy(source: Path, target: Path, **facts: Any) -> Path:
     target.write_bytes(bytes(made))
     seal(target)
     return target
+
+
+def unnamed_signature(folder: Path) -> Path:
+    """Write the signature of a method without named inputs and outputs, for the step emit; return its path."""
+    path = folder / "unnamed.json"
+    path.write_text(json.dumps({"version": 2, "methods": {"forward": {"inputs": [], "outputs": []}}}))
+    return path

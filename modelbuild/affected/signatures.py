@@ -163,7 +163,7 @@ class Signatures:
     def _expansion(self, expansion: Expansion) -> str:
         """Return a digest of everything that an expansion can depend on: attributes and files of all the target's
         dependencies, and its rule package, which contains all its possible steps."""
-        return _digest([self._artifact(expansion.reads), expansion.promises, self._closure(expansion.owner)])
+        return _digest([[*map(self._artifact, expansion.reads)], expansion.promises, self._closure(expansion.owner)])
 
     def _closure(self, owner: str) -> str:
         if owner not in self._closures:

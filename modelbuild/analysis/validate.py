@@ -106,7 +106,9 @@ def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path
     kind = details["type"]
     if kind == "extra_forbidden":
         owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}'"
-        return f"unknown attribute '{last}' of {owner}{did_you_mean(last, _fields(schema, details['loc']))}"
+        new = schema.renamed.get(last, "") if len(path) == 1 else ""
+        hint = f"; expected '{new}'" if new else did_you_mean(last, _fields(schema, details["loc"]))
+        return f"unknown attribute '{last}' of {owner}{hint}"
     if kind == "missing" and isinstance(path[-1], int):
         return (
             f"attribute '{_dotted(path[:-1])}': expected more than {_items(path[-1])}, got {_shown(details['input'])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 # pydantic would look for plugins in every installed distribution; only rules decide about valid values.
@@ -37,6 +37,9 @@ class Attrs(BaseModel):
     string below an attribute describes it in the JSON Schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    # Old names of attributes, which are errors, with the new ones.
+    renamed: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -147,19 +147,21 @@ class Expander:
     def expand(
         self,
         *,
-        reads: DerivedArtifact,
+        reads: DerivedArtifact | Sequence[DerivedArtifact],
         promises: Sequence[str | Output],
-        then: Callable[[Expander, bytes], Mapping[str, Artifact]],
+        then: Callable[..., Mapping[str, Artifact]],
         name: str = "expand",
     ) -> Mapping[str, DerivedArtifact]:
-        """Promise artifacts of actions that can only be declared once the file `reads` is built.
+        """Promise artifacts of actions that can only be declared once the file `reads`, or each of several, is built.
+        `then` gets an Expander and the bytes of each file, and returns the artifact of each promise.
 
         A promise is an Output if steps should read it under a name other than its own.
         """
         identifier = ActionId.of(self._owner, name)
         outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
         names, paths = tuple(each.name for each in outputs), tuple(each.path for each in outputs)
-        self._graph.add_expansion(Expansion(identifier, self._owner, reads, names, then, self._room, paths))
+        read = (reads,) if isinstance(reads, DerivedArtifact) else tuple(reads)
+        self._graph.add_expansion(Expansion(identifier, self._owner, read, names, then, self._room, paths))
         return {name: DerivedArtifact(identifier, name) for name in names}
 
 

@@ -74,13 +74,12 @@ class Check(Provider):
 @dataclass(frozen=True, slots=True)
 class Sensitivity(Provider):
     """The report that `modelbuild quantize-report` builds and prints, and `modelbuild build` does not: the error of a
-    quantized model by layer, as JSON described in docs/reference/cli.md. A model with several methods has one for each,
-    with its name."""
+    quantized model by layer, as JSON described in docs/reference/cli.md. A model has one for each of its methods."""
 
     made_by: ClassVar[tuple[str, ...]] = ("quantized_model",)
 
     report: DerivedArtifact
-    method: str = ""
+    method: str = "forward"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,8 @@ class Dataset(Provider):
 
 
 @dataclass(frozen=True)
-class ExportedModel(Provider):
-    """A model as an exported program, independent of its Python source.
+class ExportedMethod:
+    """A method of a model as an exported program, independent of its Python source.
 
     program    tree: the graph and its signature (what `model/steps/exported/program.py` writes), without weights
     weights    tree: one file per tensor, under canonical names
@@ -100,8 +100,6 @@ class ExportedModel(Provider):
     kernels    libraries of operators that it calls
     quantizers  those of the recipe by which it was quantized; empty for a model in floating point
     """
-
-    made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
 
     program: Artifact
     weights: Artifact
@@ -115,12 +113,10 @@ class ExportedModel(Provider):
 
 
 @dataclass(frozen=True)
-class EagerModel(Provider):
-    """The inputs (by name) and parameters from which a step makes the model in eager PyTorch, as the export step does,
+class EagerMethod:
+    """The inputs (by name) and parameters from which a step makes the module in eager PyTorch, as the export step does,
     and the distributions whose versions decide its results. `examples` are the inputs of the export step besides
     these: example inputs from files. With inputs `exported.program` and `exported.weights`, it is that program."""
-
-    made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
 
     inputs: Mapping[str, tuple[Artifact, ...]]
     params: ModelParams
@@ -130,18 +126,17 @@ class EagerModel(Provider):
 
 @dataclass(frozen=True)
 class ModelMethod:
-    """A method of a module: exported, and in eager PyTorch."""
+    """A method of a model: exported, and in eager PyTorch, unless it was compiled elsewhere."""
 
-    exported: ExportedModel
-    eager: EagerModel
+    exported: ExportedMethod
+    eager: EagerMethod | None = None
 
 
 @dataclass(frozen=True)
-class ModelMethods(Provider):
-    """A module with several methods, each a model with inputs of its own, by name."""
+class Model(Provider):
+    """A module: its methods by name. `forward` is that of a model whose inputs are declared without methods."""
 
     made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
-    phrase: ClassVar[str] = "a model with methods, which only pte_program, pte_test and quantized_model take"
 
     methods: Mapping[str, ModelMethod]
 
@@ -225,7 +220,7 @@ class Lowering:
     tools          distributions whose versions decide the program's bytes
     """
 
-    model: ExportedModel
+    model: ExportedMethod
     backends: tuple[LoweredBackend, ...]
     prerequisites: tuple[Mapping[str, Artifact], ...]
     tools: tuple[str, ...]
@@ -252,8 +247,8 @@ class Program(Runnable):
     pte         file: the program
     ptd         file: weights kept outside the program; None if there are none
     delegation  file: JSON of each node's backend, and the reasons why others refused the node
-    signature   file: as in ExportedModel, or of version 2 with the inputs and outputs of each method
-    methods     its methods by name; `forward` stands for the only method of a program, whatever its name
+    signature   file: JSON of the inputs and outputs of each method
+    methods     its methods by name
     device      the device that it was compiled for; None if unknown or irrelevant
     kernels     kernel libraries for its device
     verified    file: the result of its comparison with its model; None for a program that was not compared
@@ -265,7 +260,7 @@ class Program(Runnable):
     ptd: Artifact | None
     delegation: Artifact
     signature: Artifact
-    methods: Mapping[str, ProgramMethod] = field(default_factory=lambda: {"forward": ProgramMethod()})
+    methods: Mapping[str, ProgramMethod]
     device: DeviceTarget | None = None
     kernels: tuple[CompiledKernels, ...] = ()
     verified: Artifact | None = None

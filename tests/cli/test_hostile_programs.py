@@ -15,11 +15,11 @@ from modelbuild.inspect.facts import gather
 from modelbuild.inspect.text import lines
 from tests.hostile import cases, damaged, mutated, run_property
 
-SIGNATURE: dict[str, Any] = {
-    "version": 1,
+PORTS: dict[str, Any] = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 8], "dynamic": {}, "range": [0, 1]}],
     "outputs": [{"name": "o", "dtype": "int64", "shape": ["u0", 1]}],
 }
+SIGNATURE: dict[str, Any] = {"version": 2, "methods": {"forward": PORTS}}
 NODE = {"name": "n0", "op": "aten.nonzero.default", "module": None, "backend": "portable"}
 
 

@@ -62,11 +62,11 @@ def test_a_lone_file_shows_the_facts_of_its_manifest(workspace: Any, foreign_pro
         "versions": {"torch": "2.14.0", "executorch": "1.5.1"},
         "parts": [{"id": "p3", "backend": "xnnpack", "bytes": found["bytes"], "sha256": digest}],
     }
-    signature = {
-        "version": 1,
+    ports = {
         "inputs": [{"name": "image", "dtype": "float32", "shape": [2, 8]}],
         "outputs": [{"name": "places", "dtype": "int64", "shape": ["n", 1]}],
     }
+    signature = {"version": 2, "methods": {"forward": ports}}
     seal_copy(foreign_program, workspace.root / "theirs.pte", **facts, signature=signature)
     ended = workspace.run("inspect", "theirs.pte", "--json")
     assert {name: ended.json[name] for name in facts} == facts

@@ -58,7 +58,7 @@ stack = ":stack"
 
 [[pte_program]]
 name = "one"
-methods = { embed = ":net" }
+model = { embed = ":net" }
 stack = ":stack"
 """
 
@@ -85,8 +85,7 @@ backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = tr
 [[pte_program]]
 name = "int8_program"
 model = ":quantized"
-stack = ":stack"
-stacks = { classify = ":only_linears" }
+stack = { classify = ":only_linears", embed = ":stack" }
 
 [[pte_test]]
 name = "int8_{method}_test"
@@ -99,7 +98,7 @@ tolerance = { abs = 0.05 }
 """
 
 STATIC = QUANTIZED.replace(', mode = "dynamic"', "").replace(', precisions = ["dynamic_quant"]', "")
-CALIBRATIONS = 'recipe = ":int8"\ncalibrations = {'
+CALIBRATIONS = 'recipe = ":int8"\ncalibration = {'
 
 TESTS = """
 [[pte_test]]
@@ -123,7 +122,7 @@ def built(new_workspace: Callable[[], Any]) -> Any:
         *(f"//:net#export:{method}" for method in methods),
         *(f"//:both#partition:{method}" for method in methods),
         *(f"//:both#compile:{method}.p0" for method in methods),
-        *("//:both#plan", "//:both#emit", "//:one#partition:embed", "//:one#plan", "//:one#compile:embed.p0"),
+        *("//:both#emit", "//:one#partition:embed", "//:one#compile:embed.p0"),
         *("//:one#emit", "//:one#verify", "//:both#verify"),
     }
     return workspace
@@ -188,16 +187,16 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     }
     assert not [each for each in ran if "classify" in each]
     # Another stack of a method lowers this method alone.
-    module.edit("BUILD.toml", 'stacks = { classify = ":only_linears" }', "")
+    module.edit("BUILD.toml", '{ classify = ":only_linears", embed = ":stack" }', '":stack"')
     ran = module.ran("//:int8_program")
     assert "//:int8_program#partition:classify" in ran
-    assert all("classify" in each or each.endswith(("#plan", "#emit", "#verify")) for each in ran)
+    assert all("classify" in each or each.endswith(("#emit", "#verify")) for each in ran)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("{ embed = ", "{ embod = ", "BUILD.toml:27:13: ':net' has no method 'embod'; did you mean 'embed'?"),
+        ("{ embed = ", "{ embod = ", "BUILD.toml:27:11: ':net' has no method 'embod'; did you mean 'embed'?"),
         (
             'srcs = ["net.py"]\n',
             'srcs = ["net.py"]\noutputs = ["y"]\n',
@@ -210,22 +209,22 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         (
             'stack = ":stack"\n\n',
             'stack = ":stack"\nengines = { head = ":net" }\n\n',
-            "submodules of one model; expected 'model', not ':net', which has methods",
+            "submodules of one model; expected one model with 'inputs', not ':net', which has methods",
         ),
         (
             BUILD,
             BUILD + BUNDLE,
-            "':net' is a model with methods, which only pte_program, pte_test and quantized_model take; expected",
+            "':net' is a torch_model; expected a target of pte_program",
         ),
         (
             BUILD,
             BUILD + STATIC,
-            "':int8' observes the ranges of activations; expected 'calibrations' with a dataset of 'classify'",
+            "':int8' observes the ranges of activations; expected 'calibration', a dataset of 'classify'",
         ),
         (
             BUILD,
             BUILD + STATIC.replace('recipe = ":int8"', CALIBRATIONS + ' embod = ":net" }'),
-            "BUILD.toml:38:18: ':net' has no method 'embod'; did you mean 'embed'?",
+            "BUILD.toml:38:17: ':net' has no method 'embod'; did you mean 'embed'?",
         ),
         (
             BUILD,
@@ -234,8 +233,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         ),
         (
             BUILD,
-            BUILD + QUANTIZED.replace('stack = ":stack"\nstacks', "stacks"),
-            "no backends of 'embed' are given; expected 'stack', the label of a backend_stack",
+            BUILD + QUANTIZED.replace(', embed = ":stack"', ""),
+            "no backends of 'embed' are given; expected the label of a backend_stack",
         ),
         (
             BUILD,

@@ -105,7 +105,7 @@ def test_sizes_that_do_not_agree_are_refused(built: Workspace) -> None:
 
 def test_the_signature_has_dependent_sizes(built: Workspace) -> None:
     signature = json.loads((built.root / "modelbuild-out/default/program/signature.json").read_text())
-    assert signature["inputs"][2]["dynamic"] == {
+    assert signature["methods"]["forward"]["inputs"][2]["dynamic"] == {
         "all": {"min": 2, "max": 12, "terms": {"half": 2}, "plus": 0},
         "half": {"min": 1, "max": 6},
     }

@@ -74,9 +74,13 @@ srcs = ["x.json", "signature.json"]
     "m/x.json": "[[1, 2, 3, 4], [5, 6, 7, 8]]",
     "m/signature.json": json.dumps(
         {
-            "version": 1,
-            "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4], "dynamic": {}, "range": None}],
-            "outputs": [{"name": "double", "dtype": "float32", "shape": [2, 4]}],
+            "version": 2,
+            "methods": {
+                "forward": {
+                    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4], "dynamic": {}, "range": None}],
+                    "outputs": [{"name": "double", "dtype": "float32", "shape": [2, 4]}],
+                }
+            },
         }
     ),
 }

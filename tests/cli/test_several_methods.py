@@ -47,7 +47,7 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 
 [[pte_program]]
 name = "heads"
-methods = { two = ":net_2", three = ":net_3" }
+model = { two = ":net_2", three = ":net_3" }
 stack = ":stack"
 """
 
@@ -86,7 +86,7 @@ def built(new_workspace: Callable[[], Any]) -> Any:
     ran = workspace.build("//:heads", "--jobs=2").statuses
     assert set(ran) == {
         *("//:net_2#export", "//:net_3#export"),
-        *("//:heads#partition:two", "//:heads#partition:three", "//:heads#plan", "//:heads#emit"),
+        *("//:heads#partition:two", "//:heads#partition:three", "//:heads#emit"),
         "//:heads#verify",
         *(f"//:heads#compile:{method}.{part}" for method in ("two", "three") for part in ("p0", "p1")),
     }
@@ -107,20 +107,20 @@ def test_the_order_of_methods_changes_nothing(heads: Any) -> None:
 def test_another_model_of_a_method_reruns_the_actions_of_this_method(heads: Any) -> None:
     heads.edit("BUILD.toml", 'two = ":net_2"', 'two = ":net_4"')
     # Its plan has other sizes.
-    steps = ("partition:two", "compile:two.p1", "plan", "emit", "verify")
+    steps = ("partition:two", "compile:two.p1", "emit", "verify")
     assert heads.ran("//:heads") == {"//:net_4#export", *(f"//:heads#{step}" for step in steps)}
 
 
 @pytest.mark.exhaustive
 def test_a_method_more_runs_its_actions(heads: Any) -> None:
     heads.edit("BUILD.toml", "{ two", '{ four = ":net_4", two')
-    steps = ("partition:four", "compile:four.p1", "plan", "emit", "verify")
+    steps = ("partition:four", "compile:four.p1", "emit", "verify")
     assert heads.ran("//:heads") == {"//:net_4#export", *(f"//:heads#{step}" for step in steps)}
 
 
 def test_a_method_runs_by_its_name(heads: Any) -> None:
     (heads.root / "x.json").write_text(json.dumps([[1.0] * 8]))
-    heads.edit("BUILD.toml", "methods = ", "# A comment.\nmethods = ")  # so that the targets are declared again
+    heads.edit("BUILD.toml", "model = {", "# A comment.\nmodel = {")  # so that the targets are declared again
     given = ("//:heads", "--input=x=x.json", "--output-dir=out", "--repeat=1")
     for arguments, message in {
         (): "//:heads has several methods; expected --method with one of: three, two",
@@ -148,7 +148,7 @@ def test_inspect_lists_the_partitions_of_each_method(heads: Any) -> None:
     }
     assert [port["name"] for method in found["methods"] for port in method["inputs"]] == ["x", "x"]
     signature = json.loads((heads.root / "modelbuild-out/default/heads/signature.json").read_text())
-    check_format("signature-of-methods", signature, maps=("methods",))
+    check_format("signature", signature, maps=("methods",))
     sizes = [each["nodes"] for method in found["methods"] for each in method["partitions"]]
     assert None not in sizes
 
@@ -178,7 +178,7 @@ compute_capability = ["8.6"]
 
 [[pte_program]]
 name = "gpu_heads"
-methods = {{ two = ":net_2", three = ":net_3" }}
+model = {{ two = ":net_2", three = ":net_3" }}
 stack = ":gpu_stack"
 device = ":gpu"
 """
@@ -208,30 +208,31 @@ def test_methods_for_a_gpu_share_what_is_equal(
     ("old", "new", "message"),
     [
         (
-            'methods = { two = ":net_2", three = ":net_3" }',
+            'model = { two = ":net_2", three = ":net_3" }',
             "",
-            "BUILD.toml:14:1: expected either 'model' or 'methods'; neither is given",
+            "BUILD.toml:14:1: pte_program 'heads' lacks the attribute 'model'",
         ),
         (
-            'methods = { two = ":net_2", three = ":net_3" }',
-            'model = ":net_2"\nmethods = { two = ":net_2" }',
-            "BUILD.toml:17:1: expected either 'model' or 'methods'; both are given",
+            "model = { two",
+            "methods = { two",
+            "BUILD.toml:16:1: unknown attribute 'methods' of pte_program 'heads'; expected 'model'",
         ),
         (
             "{ two",
             '{ "a.b"',
-            "BUILD.toml:16:13: attribute 'methods.a.b': 'a.b' is not the name of a method; expected letters, digits "
+            "BUILD.toml:16:11: attribute 'model.a.b': 'a.b' is not the name of a method; expected letters, digits "
             "and underscores",
         ),
         (
             'stack = ":stack"\n',
             'stack = ":stack"\nengines = { head = ":net_2" }\n',
-            "BUILD.toml:18:1: engines take the place of submodules of one model; expected 'model', not 'methods'",
+            "BUILD.toml:18:1: engines take the place of submodules of one model; "
+            "expected one model with 'inputs', not a table of models",
         ),
         (BUILD, BUILD + TEST.replace('method = "three"\n', ""), "expected 'method', one of: three, two"),
         (BUILD, BUILD + TEST.replace('"three"', '"thre"'), "':heads' has no method 'thre'; did you mean 'three'?"),
     ],
-    ids=["neither", "both", "name", "engines", "no method", "unknown method"],
+    ids=["none", "old name", "name", "engines", "no method", "unknown method"],
 )
 def test_a_mistake_is_one_line(heads: Any, old: str, new: str, message: str) -> None:
     heads.edit("BUILD.toml", old, new)

@@ -81,12 +81,12 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 
 [[pte_program]]
 name = "program"
-methods = { write = ":net", add = ":net", count = ":counter" }
+model = { write = ":net", add = ":net", count = ":counter" }
 stack = ":stack"
 
 [[pte_program]]
 name = "reading"
-methods = { write = ":net", only_adds = ":net" }
+model = { write = ":net", only_adds = ":net" }
 stack = ":stack"
 """
 
@@ -95,8 +95,7 @@ TEST = """
 [[pte_test]]
 name = "{name}"
 program = ":program"
-model = ":net"
-models = {models}
+model = {models}
 [[pte_test.inputs]]
 name = "drawn"
 steps = [
@@ -120,8 +119,8 @@ compute_capability = ["8.6"]
 
 [[pte_program]]
 name = "on_gpu"
-methods = { write = ":net", add = ":net" }
-stacks = { write = ":gpu_stack", add = ":stack" }
+model = { write = ":net", add = ":net" }
+stack = { write = ":gpu_stack", add = ":stack" }
 device = ":gpu"
 """
 
@@ -175,9 +174,9 @@ def test_each_loaded_program_has_its_own_state(workspace: Any) -> None:
 
 def test_a_pte_test_calls_methods_one_after_another(workspace: Any, tmp_path: Path) -> None:
     other = workspace.copy(tmp_path)
-    models = '{ count = ":counter" }'
+    models = '{ write = ":net", add = ":net", count = ":counter" }'
     # Without a common state in eager PyTorch, the outputs differ from those of the program.
-    apart = '{ count = ":counter", add = ":twin" }'
+    apart = '{ write = ":net", count = ":counter", add = ":twin" }'
     twin = BUILD[: BUILD.index('[[torch_model]]\nname = "counter"')].replace('name = "net"', 'name = "twin"')
     tests = [
         TEST.format(name="program_test", models=models),
@@ -198,7 +197,7 @@ def test_a_pte_test_calls_methods_one_after_another(workspace: Any, tmp_path: Pa
 def test_a_method_that_only_reads_a_changed_buffer_is_one_line(workspace: Any, tmp_path: Path) -> None:
     ended = workspace.copy(tmp_path).run("build", "//:reading", "--jobs=2")
     assert ended.code == 1
-    (error,) = [line for line in ended.err.splitlines() if line.startswith("error: plan")]
+    (error,) = [line for line in ended.err.splitlines() if line.startswith("error: ")]
     assert "method 'write' changes the buffer 'count', and method 'only_adds' only reads it, as a constant" in error
 
 

@@ -169,6 +169,7 @@ def _export(kind: Kind, folder: Path) -> None:
         declared.append({"name": f"i{number}", "shape": shape, "dtype": None, "range": None})
     params: Any = {
         "entry": "kinds.py:make",
+        "method": "forward",
         "inputs": declared,
         "call": None,
         "dynamic": dynamic,

@@ -26,7 +26,7 @@ def analysed(tmp_path: Path) -> Callable[..., Analyzer]:
         device = f'compute_capability = ["{capability}"]'
         text = program_build(", ".join(backends), "net.py:Net", device=device)
         if method:
-            text = text.replace('model = ":model"', f'methods = {{ {method} = ":model" }}')
+            text = text.replace('model = ":model"', f'model = {{ {method} = ":model" }}')
         (tmp_path / "BUILD.toml").write_text(text)
         rules = load_rules(tmp_path, ())
         analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from modelbuild_runtime import Dim, InputError, Port, ProgramError
-from modelbuild_runtime.files.signature import read_signature
+from modelbuild_runtime.files.signature import read_signatures
 from modelbuild_runtime.inputs import read_input
 from modelbuild_runtime.outputs import write_outputs
 from tests.hostile import cases, damaged, mutated, run_property
@@ -151,13 +151,13 @@ def test_nothing_is_allocated_for_a_size_that_does_not_fit(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
 
 
-SIGNATURE: dict[str, Any] = {
-    "version": 1,
+PORTS: dict[str, Any] = {
     "inputs": [
         {"name": "x", "dtype": "float32", "shape": [2, "h"], "dynamic": {"h": {"min": 1, "max": 8}}, "range": [0, 1.5]}
     ],
     "outputs": [{"name": "o", "dtype": "int64", "shape": ["h*2", 1]}],
 }
+SIGNATURE: dict[str, Any] = {"version": 2, "methods": {"forward": PORTS}}
 
 
 @cases(250, 10_000)
@@ -167,8 +167,8 @@ def test_damaged_signatures_are_read_or_refused(tmp_path: Path, examples: int) -
     def holds(content: bytes) -> None:
         path.write_bytes(content)
         with suppress(ProgramError):
-            signature = read_signature(path)
-            for declared in (*signature.inputs, *signature.outputs):
+            signatures = read_signatures(path).values()
+            for declared in (port for each in signatures for port in (*each.inputs, *each.outputs)):
                 assert all(isinstance(size, (int, str)) for size in declared.shape)
                 assert all(0 <= dim.min <= dim.max for dim in declared.dynamic.values())
 
@@ -179,14 +179,14 @@ def test_damaged_signatures_are_read_or_refused(tmp_path: Path, examples: int) -
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"inputs": [{**SIGNATURE["inputs"][0], "range": []}]}, "inputs[0].range: expected [lowest, highest], got []"),
+        ({"inputs": [{**PORTS["inputs"][0], "range": []}]}, "inputs[0].range: expected [lowest, highest], got []"),
         (
-            {"inputs": [{**SIGNATURE["inputs"][0], "range": [0, 10**400]}]},
+            {"inputs": [{**PORTS["inputs"][0], "range": [0, 10**400]}]},
             "inputs[0].range[1]: expected a finite number",
         ),
-        ({"inputs": [{**SIGNATURE["inputs"][0], "shape": [-1]}]}, "inputs[0].shape[0]: expected a whole number of 0"),
-        ({"inputs": [{**SIGNATURE["inputs"][0], "shape": [1.0]}]}, "inputs[0].shape[0]: expected a whole number of 0"),
-        ({"inputs": SIGNATURE["inputs"] * 2}, 'inputs[1].name: expected each name once, got "x"'),
+        ({"inputs": [{**PORTS["inputs"][0], "shape": [-1]}]}, "inputs[0].shape[0]: expected a whole number of 0"),
+        ({"inputs": [{**PORTS["inputs"][0], "shape": [1.0]}]}, "inputs[0].shape[0]: expected a whole number of 0"),
+        ({"inputs": PORTS["inputs"] * 2}, 'inputs[1].name: expected each name once, got "x"'),
         ({"outputs": {}}, "outputs: expected a list, got {}"),
         ({"outputs": [[]]}, "outputs[0]: expected an object, got []"),
         ({"outputs": [{"name": None}]}, "outputs[0].shape: expected a list, got null"),
@@ -194,10 +194,10 @@ def test_damaged_signatures_are_read_or_refused(tmp_path: Path, examples: int) -
 )
 def test_a_wrong_signature_is_told_by_its_place(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
     path = tmp_path / "signature.json"
-    path.write_text(json.dumps({**SIGNATURE, **changes}))
+    path.write_text(json.dumps({"version": 2, "methods": {"forward": {**PORTS, **changes}}}))
     with pytest.raises(ProgramError) as caught:
-        read_signature(path)
-    assert str(caught.value).startswith(f"{path}: not a signature: {problem}")
+        read_signatures(path)
+    assert str(caught.value).startswith(f"{path}: not a signature: methods.forward.{problem}")
 
 
 def test_outputs_that_would_be_one_file_are_refused(tmp_path: Path) -> None:

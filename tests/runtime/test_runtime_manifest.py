@@ -11,7 +11,7 @@ import pytest
 
 from modelbuild_runtime import ProgramError, load
 from modelbuild_runtime.files.contents import KernelLibrary, Part, Target
-from tests.sealed_programs import SIGNATURE
+from tests.sealed_programs import PORTS, SIGNATURE
 
 DEVICE = {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]}
 PARTS = [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32}]
@@ -47,8 +47,8 @@ def test_a_lone_file_describes_itself(sealed: Callable[..., Path]) -> None:
 
 
 def test_the_manifest_is_preferred_to_a_file_beside_the_program(sealed: Callable[..., Path], tmp_path: Path) -> None:
-    other = {**SIGNATURE, "outputs": [{**each, "name": f"other_{each['name']}"} for each in SIGNATURE["outputs"]]}  # type: ignore[attr-defined]
-    (tmp_path / "signature.json").write_text(json.dumps(other))
+    other = {**PORTS, "outputs": [{**each, "name": f"other_{each['name']}"} for each in PORTS["outputs"]]}
+    (tmp_path / "signature.json").write_text(json.dumps({"version": 2, "methods": {"forward": other}}))
     assert [port.name for port in load(sealed()).describe().method("forward").outputs] == ["scores", "sums"]
     found = load(sealed(signature=None)).describe()
     assert [port.name for port in found.method("forward").outputs] == ["other_scores", "other_sums"]
@@ -68,8 +68,11 @@ def test_a_manifest_without_facts_describes_a_program_without_them(sealed: Calla
         ({"kernels": [{"library": "own"}]}, "is damaged: its manifest cannot be read: kernels[0].operators: expected"),
         ({"kernels": [{**KERNELS[0], "library": 1}]}, "is damaged: its manifest cannot be read: kernels[0].library: "),
         ({"parts": [{**PARTS[0], "bytes": -1}]}, "is damaged: its manifest cannot be read: parts[0].bytes: expected"),
-        ({"signature": {**SIGNATURE, "version": 7}}, "signature of version 7; this runtime supports 1"),
-        ({"signature": {**SIGNATURE, "inputs": []}}, "its signature belongs to another program: it names 0 inputs"),
+        ({"signature": {**SIGNATURE, "version": 7}}, "signature of version 7; this runtime supports 2"),
+        (
+            {"signature": {"version": 2, "methods": {"forward": {**PORTS, "inputs": []}}}},
+            "its signature belongs to another program: it names 0 inputs",
+        ),
     ],
 )
 def test_facts_of_another_kind_are_errors(sealed: Callable[..., Path], changes: dict[str, Any], message: str) -> None:

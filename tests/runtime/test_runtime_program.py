@@ -16,7 +16,7 @@ import pytest
 
 import modelbuild_runtime
 from modelbuild_runtime import Dim, InputError, Program, ProgramError, load
-from tests.sealed_programs import SIGNATURE
+from tests.sealed_programs import PORTS
 
 RNG = np.random.default_rng(7)
 
@@ -126,9 +126,10 @@ def test_description_without_a_signature(samples: dict[str, Any]) -> None:
 
 @pytest.fixture
 def signed(samples: dict[str, Any], tmp_path: Path) -> Callable[..., Program]:
-    def make(**changes: Any) -> Program:
+    def make(version: int = 2, **changes: Any) -> Program:
         shutil.copy(samples["dynamic"].path, tmp_path / "p.pte")
-        (tmp_path / "signature.json").write_text(json.dumps({**SIGNATURE, **changes}))
+        made = {"version": version, "methods": {"forward": {**PORTS, **changes}}}
+        (tmp_path / "signature.json").write_text(json.dumps(made))
         return load(tmp_path / "p.pte")
 
     return make
@@ -185,14 +186,14 @@ def test_bfloat16_is_given_as_float32(samples: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 3}, "signature.json: signature of version 3; this runtime supports 1 and 2"),
+        ({"version": 3}, "signature.json: signature of version 3; this runtime supports 2"),
         (
             {"inputs": []},
             "p.pte: its signature belongs to another program: it names 0 inputs, the program has 2",
         ),
-        ({"inputs": None}, "signature.json: not a signature: inputs: expected a list, got null"),
+        ({"inputs": None}, "signature.json: not a signature: methods.forward.inputs: expected a list, got null"),
         (
-            {"outputs": [*SIGNATURE["outputs"][:1], {"name": "s", "dtype": "int64", "shape": ["n"]}]},  # type: ignore[index]
+            {"outputs": [*PORTS["outputs"][:1], {"name": "s", "dtype": "int64", "shape": ["n"]}]},
             "p.pte: its signature belongs to another program:"
             " 's' is int64 of rank 1 there and float32 of rank 1 in the program",
         ),

@@ -39,7 +39,7 @@ FILES = {
     "tools/rules/sick.py": """
 from dataclasses import replace
 from modelbuild.api import Attrs, Dep, Files, Output, rule
-from modelbuild_rules.providers import ExportedModel, Program
+from modelbuild_rules.providers import Model, ModelMethod, Program
 
 class SickModelAttrs(Attrs):
     model: Dep
@@ -48,12 +48,13 @@ class SickModelAttrs(Attrs):
 
 @rule(attrs=SickModelAttrs)
 def sick_model(ctx):
-    model = ctx.provider(ctx.attrs.model, ExportedModel)
+    model = ctx.provider(ctx.attrs.model, Model).methods["forward"].exported
     inputs = {"program": model.program, "weights": model.weights}
     outputs = [Output("program", "program", "tree"), Output("weights", "weights", "tree")]
     params = {"weight": ctx.attrs.weight, "operator": ctx.attrs.operator}
     made = ctx.action("alter", step="alter", inputs=inputs, outputs=outputs, params=params)
-    return (replace(model, program=made["program"], weights=made["weights"]), Files((model.signature,)))
+    sick = replace(model, program=made["program"], weights=made["weights"])
+    return (Model({"forward": ModelMethod(sick)}), Files((model.signature,)))
 
 class SickProgramAttrs(Attrs):
     program: Dep
@@ -63,7 +64,7 @@ class SickProgramAttrs(Attrs):
 @rule(attrs=SickProgramAttrs)
 def sick_program(ctx):
     program = ctx.provider(ctx.attrs.program, Program)
-    model = ctx.provider(ctx.attrs.model, ExportedModel)
+    model = ctx.provider(ctx.attrs.model, Model).methods["forward"].exported
     inputs = {"pte": program.pte, "program": model.program, "weights": model.weights}
     params = {"weight": ctx.attrs.weight}
     made = ctx.action("tamper", step="tamper", inputs=inputs, outputs=[Output("pte", "sick.pte")], params=params)

@@ -38,7 +38,7 @@ FILES = {
     "tools/rules/sick.py": """
 from dataclasses import replace
 from modelbuild.api import Attrs, Dep, Files, Output, rule
-from modelbuild_rules.providers import ModelMethods
+from modelbuild_rules.providers import Model
 
 class SickModuleAttrs(Attrs):
     model: Dep
@@ -47,7 +47,7 @@ class SickModuleAttrs(Attrs):
 
 @rule(attrs=SickModuleAttrs)
 def sick_module(ctx):
-    methods = dict(ctx.provider(ctx.attrs.model, ModelMethods).methods)
+    methods = dict(ctx.provider(ctx.attrs.model, Model).methods)
     one = methods[ctx.attrs.method]
     inputs = {"program": one.exported.program, "weights": one.exported.weights}
     outputs = [Output("program", "program", "tree"), Output("weights", "weights", "tree")]
@@ -55,7 +55,7 @@ def sick_module(ctx):
     made = ctx.action("alter", step="alter", inputs=inputs, outputs=outputs, params=params)
     sick = replace(one.exported, program=made["program"], weights=made["weights"])
     methods[ctx.attrs.method] = replace(one, exported=sick)
-    return (ModelMethods(methods), Files((one.exported.signature,)))
+    return (Model(methods), Files((one.exported.signature,)))
 """,
     "m/BUILD.toml": """
 [[backend_stack]]

@@ -244,22 +244,25 @@ class Scheduler:
 
     # -- expansions --------------------------------------------------------------------------------------------------
 
-    def _read(self, expansion: Expansion) -> bytes | BuildError:
-        try:
-            value = self.values.value(expansion.reads)
-        except BuildError as error:
-            return error
-        if not isinstance(value, FileEntry):
-            return BuildError(f"{expansion.id} reads '{expansion.reads.output}', which is not a file; expected a file")
-        return self._store.read_bytes(value.digest)
+    def _read(self, expansion: Expansion) -> list[bytes] | BuildError:
+        found = []
+        for artifact in expansion.reads:
+            try:
+                value = self.values.value(artifact)
+            except BuildError as error:
+                return error
+            if not isinstance(value, FileEntry):
+                return BuildError(f"{expansion.id} reads '{artifact.output}', which is not a file; expected a file")
+            found.append(self._store.read_bytes(value.digest))
+        return found
 
-    def _expand(self, expansion: Expansion, data: bytes | BuildError) -> None:
+    def _expand(self, expansion: Expansion, data: list[bytes] | BuildError) -> None:
         from modelbuild.api.context import Expander
 
         try:
             if isinstance(data, BuildError):
                 raise data
-            made = expansion.then(Expander(self.graph, expansion.owner, expansion.room), data)
+            made = expansion.then(Expander(self.graph, expansion.owner, expansion.room), *data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it returned {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
             self._check(made.values())

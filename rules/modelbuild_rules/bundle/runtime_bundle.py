@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from modelbuild.api import Artifact, Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
 from modelbuild_rules.bundle.contents import bundle_contents
@@ -28,6 +28,9 @@ def _program_name(name: str) -> str:
     return name
 
 
+_Program = Annotated[Dep, LabelOf(Program)]
+
+
 class RuntimeBundleAttrs(Attrs):
     """Programs, modelbuild-run and the libraries that these programs need, a manifest and a `run.sh`.
 
@@ -35,13 +38,10 @@ class RuntimeBundleAttrs(Attrs):
     programs that run on a GPU need NVIDIA's driver.
     """
 
-    program: Annotated[Dep, LabelOf(Program)] | None = None
-    """The program: a `pte_program`."""
+    renamed: ClassVar[Mapping[str, str]] = {"programs": "program"}
 
-    programs: dict[Annotated[str, AfterValidator(_program_name)], Annotated[Dep, LabelOf(Program)]] = Field(
-        default_factory=dict
-    )
-    """In place of `program`: several programs, by the names under which the bundle runs them. If they have
+    program: _Program | dict[Annotated[str, AfterValidator(_program_name)], _Program]
+    """The program, a `pte_program`; or a table of several, by the names under which the bundle runs them. If they have
     `external_weights`, the bundle has one file of weights for all, which contains equal weights once."""
 
     runtime: RuntimeArchive | None = None
@@ -147,17 +147,16 @@ def _data(ctx: Context[Any], programs: Mapping[str, Program]) -> Artifact | None
 
 def _programs(ctx: Context[RuntimeBundleAttrs]) -> dict[str, Program]:
     """Return the programs by name."""
-    attrs = ctx.attrs
-    if (attrs.program is None) == (not attrs.programs):
-        given = "both are given" if attrs.programs else "neither is given"
-        raise ctx.error("programs", f"expected either 'program' or 'programs'; {given}")
-    if attrs.program is not None:
-        return {Label.parse(attrs.program, ctx.label.package).name: ctx.provider(attrs.program, Program)}
-    found = {name: ctx.provider(attrs.programs[name], Program) for name in sorted(attrs.programs)}
+    given = ctx.attrs.program
+    if not isinstance(given, dict):
+        return {Label.parse(given, ctx.label.package).name: ctx.provider(given, Program)}
+    if not given:
+        raise ctx.error("program", "expected the label of a pte_program, or a table with one or more")
+    found = {name: ctx.provider(given[name], Program) for name in sorted(given)}
     inside = [name for name, each in found.items() if each.ptd is None]
     if inside and len(inside) < len(found):
-        message = f"'{attrs.programs[inside[0]]}' contains its weights, and those of others are outside"
-        raise ctx.error(("programs", inside[0]), f"{message}; expected the same 'external_weights' of all")
+        message = f"'{given[inside[0]]}' contains its weights, and those of others are outside"
+        raise ctx.error(("program", inside[0]), f"{message}; expected the same 'external_weights' of all")
     return found
 
 
@@ -169,16 +168,21 @@ def _device(ctx: Context[RuntimeBundleAttrs], programs: Mapping[str, Program]) -
         device, whose = ctx.device(DeviceTarget), "the bundle's device"
     elif own:
         first, device = next(iter(own.items()))
-        whose = f"the device of '{ctx.attrs.programs.get(first, ctx.attrs.program)}'"
+        whose = f"the device of '{_label(ctx, first)}'"
     else:
         return None
     for name, each in own.items():
         if machine_of(device) != machine_of(each):
-            label = ctx.attrs.programs.get(name, ctx.attrs.program)
-            place = "device" if ctx.attrs.device is not None else ("programs", name)
+            label = _label(ctx, name)
+            place = "device" if ctx.attrs.device is not None else ("program", name)
             message = f"'{label}' is compiled for {machine_of(each)}; expected {machine_of(device)}, {whose}"
             raise ctx.error(place, message)
     return device
+
+
+def _label(ctx: Context[RuntimeBundleAttrs], name: str) -> Dep:
+    given = ctx.attrs.program
+    return given[name] if isinstance(given, dict) else given
 
 
 def machine_of(device: DeviceTarget) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Component, Contents, SourceArtifact
-from modelbuild_rules.providers import ExportedModel
+from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.providers import ExportedMethod
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Signature, SignatureOutput
@@ -18,17 +19,12 @@ if TYPE_CHECKING:
 _LOW_BIT = ("int2", "int4", "int8", "uint2", "uint4", "uint8", "float8_e4m3fn", "float8_e5m2")
 
 
-def model_contents(name: str, license: str, model: ExportedModel, data: tuple[Artifact, ...]) -> Contents:
-    """Return the contents of a model. `data` are files that its code reads."""
-    return contents_of_methods(name, license, {"": model}, data)
-
-
-def contents_of_methods(
-    name: str, license: str, models: Mapping[str, ExportedModel], data: tuple[Artifact, ...]
+def model_contents(
+    name: str, license: str, models: Mapping[str, ExportedMethod], data: tuple[Artifact, ...]
 ) -> Contents:
-    """Return the contents of a model with methods: a component of each, by name; '' is a model with forward alone."""
+    """Return the contents of a model: a component of each method. `data` are files that its code reads."""
     datasets = tuple(artifact.path for artifact in data if isinstance(artifact, SourceArtifact))
-    names = [f"{name}.{method}" if method else name for method in models]
+    names = [name if method == FORWARD else f"{name}.{method}" for method in models]
     files = [file for each in models.values() for file in (each.program, each.signature)]
     return Contents(tuple(files), partial(_components, names, license, datasets))
 
@@ -38,7 +34,8 @@ def _components(
 ) -> list[Component]:
     found = []
     for name, program, signature in zip(names, files[::2], files[1::2], strict=True):
-        interface: Signature = json.loads(signature[""].read_bytes())
+        described: Signature = json.loads(signature[""].read_bytes())
+        (interface,) = described["methods"].values()
         found.append(
             Component(
                 name,

@@ -89,8 +89,8 @@ class ModelParams(TypedDict):
     kernels: NotRequired[Sequence[GivenLibrary]]
     """Libraries of operators that the model calls."""
 
-    method: NotRequired[str]
-    """The module's method that is called; absent for `forward`."""
+    method: str
+    """The module's method that is called."""
 
 
 class PartTensor(TypedDict):
@@ -154,12 +154,18 @@ class SignatureInput(SignatureOutput):
     """Lowest and highest value, as declared."""
 
 
-class Signature(TypedDict):
-    """signature.json: a program's inputs and outputs, in order."""
+class MethodSignature(TypedDict):
+    """A method's inputs and outputs, in order."""
 
-    version: int
     inputs: Sequence[SignatureInput]
     outputs: Sequence[SignatureOutput]
+
+
+class Signature(TypedDict):
+    """signature.json: the inputs and outputs of a program's methods, or of a model's exported method."""
+
+    version: int
+    methods: Mapping[str, MethodSignature]
 
 
 class SourcePlace(TypedDict, total=False):

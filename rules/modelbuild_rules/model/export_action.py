@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context, Output, Resources
-from modelbuild_rules.providers import ExportedModel, KernelLibrary
+from modelbuild_rules.model.method_names import named, phrase, qualified
+from modelbuild_rules.providers import ExportedMethod, KernelLibrary
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams, PartParams
@@ -24,24 +25,23 @@ def declare_export(
     tools: tuple[str, ...],
     name: str,
     kernels: tuple[KernelLibrary, ...] = (),
-) -> ExportedModel:
+) -> ExportedMethod:
     """Declare the export of a model, with or without parts that were compiled elsewhere. `name` is the model's, for the
     description; `kernels` are libraries of operators that it calls."""
     parts = "parts" in params
-    method = params.get("method", "")
-    prefix = f"{method}." if method else ""
+    method = params["method"]
     made = ctx.action(
         "export",
-        name=f"export:{method}" if method else "",
+        name=named("export", method),
         step=f"modelbuild_rules.model.steps.{'export_parts' if parts else 'export'}",
         inputs=inputs,
         outputs=[
             Output("program", "program", "tree"),
             Output("weights", "weights", "tree"),
-            Output("signature", f"{prefix}signature.json"),
+            Output("signature", qualified(method, "signature.json")),
             Output("examples", "examples.safetensors"),
             Output("calls", "calls", "tree"),
-            Output("debug", f"{prefix}debug.json"),
+            Output("debug", qualified(method, "debug.json")),
         ],
         params=params,
         tools=tools,
@@ -49,9 +49,9 @@ def declare_export(
         plugins=(_PARTS,) if parts else (),
         preload=("torch", "executorch.exir"),
         resources=Resources(memory=2 << 30),
-        description=f"export {method} of {name}" if method else f"export {name}",
+        description=f"export {phrase(method, name)}",
     )
-    return ExportedModel(
+    return ExportedMethod(
         program=made["program"],
         weights=made["weights"],
         signature=made["signature"],

@@ -1,37 +1,56 @@
-"""The methods of a torch_model with several."""
+"""The methods of models: a model whose inputs are declared without methods has one, `forward`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modelbuild.api import Context, Dep
+from modelbuild.api import Context, Dep, Label
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.model.inputs import Place
-from modelbuild_rules.providers import EagerModel, ExportedModel, ModelMethod, ModelMethods
+from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.providers import Model, ModelMethod
 
 
 def methods_of(ctx: Context[Any], label: Dep) -> Mapping[str, ModelMethod]:
-    """Return the methods of a model by name; empty for a model with `forward` alone."""
-    return next((each.methods for each in ctx.providers(label) if isinstance(each, ModelMethods)), {})
+    """Return the methods of a model by name, in the order of the names."""
+    methods = ctx.provider(label, Model).methods
+    return {name: methods[name] for name in sorted(methods)}
 
 
-def method_of(ctx: Context[Any], label: Dep, name: str, place: Place) -> ExportedModel:
-    """Return the method of this name, or a model with `forward` alone. Raises LoadingError at the place if the model
-    has other methods only."""
+def method_of(ctx: Context[Any], label: Dep, name: str, place: Place) -> ModelMethod:
+    """Return a model's method of this name, or that of a model with `forward` alone. Raises LoadingError at the place
+    if the model has other methods only."""
     methods = methods_of(ctx, label)
-    return _found(ctx, label, name, place).exported if methods else ctx.provider(label, ExportedModel)
+    found = methods.get(FORWARD if list(methods) == [FORWARD] else name)
+    if found is None:
+        raise ctx.error(place, f"'{label}' has no method '{name}'{nearest(name, list(methods))}")
+    return found
 
 
-def eager_method_of(ctx: Context[Any], label: Dep, name: str, place: Place) -> EagerModel:
-    """Return the same as method_of(), in eager PyTorch."""
-    methods = methods_of(ctx, label)
-    return _found(ctx, label, name, place).eager if methods else ctx.provider(label, EagerModel)
+def modules_of(ctx: Context[Any], given: Dep | Mapping[str, Dep], methods: Sequence[str]) -> dict[str, int]:
+    """Return the number of each method's module: methods of one model with `methods` have the same."""
+    owners: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for name in methods:
+        label = by_method(given, name)
+        assert label is not None
+        alone = list(methods_of(ctx, label)) == [FORWARD]
+        owner = f"#{name}" if alone else str(Label.parse(label, ctx.label.package))
+        found[name] = owners.setdefault(owner, len(owners))
+    return found
 
 
-def _found(ctx: Context[Any], label: Dep, name: str, place: Place) -> ModelMethod:
-    methods = methods_of(ctx, label)
-    if name not in methods:
-        hint = did_you_mean(name, methods) or f"; expected {', '.join(methods)}"
-        raise ctx.error(place, f"'{label}' has no method '{name}'{hint}")
-    return methods[name]
+def nearest(name: str, methods: Sequence[str]) -> str:
+    """Return the end of a message about an unknown method: the nearest one, or all."""
+    return did_you_mean(name, methods) or f"; expected {', '.join(methods)}"
+
+
+def by_method(given: Dep | Mapping[str, Dep] | None, method: str) -> Dep | None:
+    """Return what an attribute with a label, or a table of labels by method, has for a method."""
+    return given.get(method) if isinstance(given, Mapping) else given
+
+
+def place_of(attribute: str, given: Any, method: str) -> Place:
+    """Return the place of what such an attribute has for a method."""
+    return (attribute, method) if isinstance(given, Mapping) and method in given else (attribute,)

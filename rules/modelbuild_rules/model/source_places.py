@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from modelbuild.api import DerivedArtifact, ErrorText
-from modelbuild_rules.providers import ExportedModel
+from modelbuild_rules.providers import ExportedMethod
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, SourcePlace
@@ -23,17 +23,17 @@ _NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
 _OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
 
 
-def of_program(model: ExportedModel) -> ErrorText:
+def of_program(model: ExportedMethod) -> ErrorText:
     """Return the error text for a step that names nodes as `named` of program/steps/lowering/node_names.py does."""
     return ErrorText((model.debug,), _in_program)
 
 
-def of_programs(models: Iterable[ExportedModel]) -> ErrorText:
+def of_programs(models: Iterable[ExportedMethod]) -> ErrorText:
     """Return the error text for a step that names nodes of several models likewise."""
     return ErrorText(tuple(dict.fromkeys(each.debug for each in models)), _in_programs)
 
 
-def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) -> ErrorText:
+def of_partition(model: ExportedMethod, report: DerivedArtifact, partition: str) -> ErrorText:
     """Return the error text for a step that sees only a partition, and writes "operator 3 of the partition"."""
     return ErrorText((model.debug, report), partial(_in_partition, partition))
 

@@ -25,7 +25,7 @@ from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
 from modelbuild_rules.model.call import parse_call
-from modelbuild_rules.model.contents import contents_of_methods
+from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
 from modelbuild_rules.model.inputs import (
     Dynamic,
@@ -39,7 +39,8 @@ from modelbuild_rules.model.inputs import (
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.providers import EagerModel, KernelLibrary, ModelMethod, ModelMethods
+from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.providers import EagerMethod, KernelLibrary, Model, ModelMethod
 
 if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary
@@ -91,7 +92,7 @@ class TorchModelAttrs(OriginAttrs):
 
     methods: dict[MethodName, Method] = Field(default_factory=dict)
     """In place of `inputs`: methods of the module by name, such as `prefill` and `decode`, each with inputs of its
-    own. `methods` of a `pte_program` takes them; they have the same weights."""
+    own. They have the same weights."""
 
     seed: int = 0
     """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
@@ -149,14 +150,12 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.archive), kernels)
         # Only a function that prepares the module gets example inputs in eager mode too.
         eager = inputs | examples if attrs.prepare else inputs
-        methods[method] = ModelMethod(model, EagerModel(eager, params, tools, examples))
+        methods[method] = ModelMethod(model, EagerMethod(eager, params, tools, examples))
     exported = {method: each.exported for method, each in methods.items()}
     origin = attrs.origin(artifact for given in inputs.values() for artifact in given)
-    contents = contents_of_methods(ctx.label.name, origin.license, exported, inputs["data"])
+    contents = model_contents(ctx.label.name, origin.license, exported, inputs["data"])
     files = Files(tuple(file for each in exported.values() for file in (each.signature, each.debug)))
-    if attrs.methods:
-        return ModelMethods(methods), files, origin, contents
-    return methods[""].exported, methods[""].eager, files, origin, contents
+    return Model(methods), files, origin, contents
 
 
 class _Module(TypedDict):
@@ -169,17 +168,15 @@ class _Module(TypedDict):
     allow_missing: bool
     seed: int
     kernels: NotRequired[Sequence[GivenLibrary]]
-    method: NotRequired[str]
 
 
 def _interfaces(ctx: Context[TorchModelAttrs]) -> Mapping[str, Interface]:
-    """Return the inputs and outputs of each method by name, in the names' order; '' is `forward` of a model without
-    `methods`."""
+    """Return the inputs and outputs of each method by name, in the names' order."""
     attrs = ctx.attrs
     if not attrs.methods:
         if not attrs.inputs:
             raise ctx.error("inputs", "expected either 'inputs', or 'methods' with inputs of their own")
-        return {"": attrs}
+        return {FORWARD: attrs}
     for name in ("inputs", "call", "dynamic", "outputs"):
         if getattr(attrs, name):
             raise ctx.error(name, f"each of the 'methods' has its own '{name}'; expected none beside them")
@@ -189,22 +186,20 @@ def _interfaces(ctx: Context[TorchModelAttrs]) -> Mapping[str, Interface]:
 
 
 def _params(ctx: Context[TorchModelAttrs], module: _Module, method: str, interface: Interface) -> ModelParams:
-    """Return the parameters of a method; '' is `forward` of a model without `methods`."""
-    place: Place = ("methods", method) if method else ()
+    """Return the parameters of a method."""
+    place: Place = ("methods", method) if ctx.attrs.methods else ()
     dynamic = dynamic_dimensions(ctx, interface.dynamic, place)
     check_inputs(ctx, interface.inputs, dynamic, place)
     call = _call(ctx, interface, place)
     check_names(ctx, "outputs", interface.outputs or (), place)
-    params: ModelParams = {
+    return {
         **module,
+        "method": method,
         "inputs": [cast("DeclaredInput", each.model_dump(mode="json", exclude={"file"})) for each in interface.inputs],
         "call": call,
         "dynamic": dynamic,
         "outputs": interface.outputs and list(interface.outputs),
     }
-    if method:
-        params["method"] = method
-    return params
 
 
 def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+from modelbuild_rules.model.documents import Signature
+
 
 class OfferedBackend(TypedDict):
     """An entry of the partition step's parameter `backends`: one backend of the stack."""
@@ -59,7 +61,7 @@ class Refusal(TypedDict):
 
 
 class NodePlace(TypedDict, total=False):
-    """A node's place in a partition, and its method; empty outside partitions of a program with one model."""
+    """A node's place in a partition, and its method; empty outside partitions of report.json."""
 
     partition: str
     """Id of the partition."""
@@ -68,7 +70,7 @@ class NodePlace(TypedDict, total=False):
     """Position of the node among those of the partition; None if unknown."""
 
     method: str
-    """In delegation.json of a program with `methods`: the node's method."""
+    """In delegation.json: the node's method."""
 
 
 class NodeDelegation(NodePlace):
@@ -146,7 +148,7 @@ class CompiledPartition(ProcessedBlob, PartitionAbout):
     """An entry of `partitions` in delegation.json."""
 
     id: str
-    """As in the plan; in a program with `methods`, after the method's name and a dot."""
+    """As in the plan; unless its method is `forward`, after the method's name and a dot."""
 
     backend: str | None
     """Name of its backend."""
@@ -251,8 +253,8 @@ class Manifest(TypedDict):
     """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/runtime.md describes it."""
 
     version: int
-    signature: NotRequired[Mapping[str, Any] | None]
-    """signature.json: that of the model, or of version 2 with the inputs and outputs of each of `methods`."""
+    signature: NotRequired[Signature | None]
+    """signature.json: the inputs and outputs of each method."""
 
     device: NotRequired[TargetDevice | None]
     versions: NotRequired[Mapping[str, str]]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from modelbuild.api import Artifact, Context, DerivedArtifact, ErrorText, Expander, Output, Resources
+from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
+from modelbuild.errors import ModelbuildError
 from modelbuild_rules.backends.backend import DeviceFacts, Sidecar
 from modelbuild_rules.model import source_places
-from modelbuild_rules.providers import ExportedModel, StackEntry
+from modelbuild_rules.model.method_names import qualified
+from modelbuild_rules.program.shared_state import conflict
+from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import LoweredBackend, OfferedBackend, PlannedPartition, TargetDevice
@@ -75,7 +78,7 @@ class DeviceBackend:
 class PartitionedMethod:
     """A method whose partitions are neither compiled nor linked.
 
-    name      its name; '' for the only method of a program with an attribute `model`
+    name      its name
     model     the model that was lowered
     lowered   the outputs of the partition step
     backends  those of its stack, in the stack's order
@@ -83,14 +86,18 @@ class PartitionedMethod:
     """
 
     name: str
-    model: ExportedModel
+    model: ExportedMethod
     lowered: Mapping[str, DerivedArtifact]
     backends: tuple[DeviceBackend, ...]
     module: int = 0
 
-    def id(self, partition: str) -> str:
-        """Return a partition's id in the program."""
-        return f"{self.name}.{partition}" if self.name else partition
+    def compile(self, ctx: Expander, planned: PlannedPartition) -> DerivedArtifact:
+        """Declare the action that compiles a partition; return its output."""
+        folder = self.lowered["partitions"]
+        partition = DerivedArtifact(folder.action, folder.output, planned["id"])
+        error_text = source_places.of_partition(self.model, self.lowered["report"], planned["id"])
+        own: PlannedPartition = {**planned, "id": qualified(self.name, planned["id"])}
+        return self.backends[planned["entry"]].compile(ctx, own, partition, error_text)
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ class PartitionedProgram:
     device    the device's facts
     external  true if weights are outside the .pte
     sidecars  additional outputs
+    refusal   returns the error for methods that cannot share their state
     """
 
     name: str
@@ -109,54 +117,36 @@ class PartitionedProgram:
     device: DeviceFacts
     external: bool
     sidecars: tuple[Sidecar, ...]
+    refusal: Callable[[str], ModelbuildError]
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """Return the names of outputs besides the .pte and its delegation."""
+        """Return the names of outputs besides the .pte, its delegation and its signature."""
         return (*(("ptd",) * self.external), *(each.name for each in self.sidecars))
 
     @property
     def outputs(self) -> list[Output]:
         """Return the outputs of linking."""
         more = [Output(each, f"{self.name}.{each}") for each in self.extra]
-        signature = [Output("signature", "signature.json")] if self._named else []
-        return [Output("pte", f"{self.name}.pte"), *more, Output("delegation", "delegation.json"), *signature]
+        described = [Output(each, f"{each}.json") for each in ("delegation", "signature")]
+        return [Output("pte", f"{self.name}.pte"), *more, *described]
 
     @property
-    def _named(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.methods if each.name)
+    def plans(self) -> list[DerivedArtifact]:
+        """The files that `compile_and_link` takes: the plan of each method, and its state if methods share it."""
+        names = ("plan", "state")
+        return [each.lowered[name] for name in names for each in self.methods if name in each.lowered]
 
-    @property
-    def _shares(self) -> bool:
-        return any("state" in each.lowered for each in self.methods)
-
-    @property
-    def _modules(self) -> dict[str, list[int]]:
-        return {"modules": [each.module for each in self.methods]} if self._shares else {}
-
-    def plan(self, ctx: Context[Any]) -> DerivedArtifact:
-        """Return the file with the plans of all methods."""
-        plans = [each.lowered["plan"] for each in self.methods]
-        if not self._named:
-            return plans[0]
-        return ctx.action(
-            "plan",
-            step="plan",
-            inputs={
-                "plans": plans,
-                **({"states": [each.lowered["state"] for each in self.methods]} if self._shares else {}),
-            },
-            outputs=[Output("plan", "plan.json")],
-            params={"methods": list(self._named), **self._modules},
-            description=f"plan {self.name}.pte",
-        )["plan"]
-
-    def compile_and_link(self, ctx: Expander, plan: bytes) -> Mapping[str, Artifact]:
-        """Declare a compile action for each partition of plan.json, and the action that links the program; return its
+    def compile_and_link(self, ctx: Expander, *files: bytes) -> Mapping[str, Artifact]:
+        """Declare a compile action for each partition of the plans, and the action that links the program; return its
         outputs."""
-        found = json.loads(plan)
-        planned: Mapping[str, list[PlannedPartition]] = found if self._named else {"": found}
-        partitions = [(method, each) for method in self.methods for each in planned[method.name]]
+        read = [json.loads(each) for each in files]
+        plans: list[list[PlannedPartition]] = read[: len(self.methods)]
+        modules = {each.name: each.module for each in self.methods}
+        shares = len(files) > len(self.methods)
+        if shares and (why := conflict(list(modules), list(modules.values()), read[len(self.methods) :])):
+            raise self.refusal(why)
+        partitions = [(method, each) for method, plan in zip(self.methods, plans, strict=True) for each in plan]
         return ctx.action(
             "emit",
             step="emit",
@@ -164,15 +154,16 @@ class PartitionedProgram:
                 "residual": [each.lowered["residual"] for each in self.methods],
                 "report": [each.lowered["report"] for each in self.methods],
                 "signature": [each.model.signature for each in self.methods],
-                "parts": [self._compile(ctx, method, each) for method, each in partitions],
+                "parts": [method.compile(ctx, each) for method, each in partitions],
             },
             outputs=self.outputs,
             params={
-                "partitions": [method.id(each["id"]) for method, each in partitions],
+                "partitions": {
+                    method.name: [each["id"] for each in plan] for method, plan in zip(self.methods, plans, strict=True)
+                },
                 "sidecars": {each.name: each.merging for each in self.sidecars},
                 "device": self._target(),
-                **({"methods": list(self._named)} if self._named else {}),
-                **self._modules,
+                **({"modules": modules} if shares else {}),
             },
             plugins=[each.merging for each in self.sidecars],
             tools=("executorch", "flatbuffers"),
@@ -184,10 +175,3 @@ class PartitionedProgram:
             return None
         capabilities = list(self.device["compute_capabilities"])
         return {"arch": self.device["arch"], "os": self.device["os"], "compute_capabilities": capabilities}
-
-    def _compile(self, ctx: Expander, method: PartitionedMethod, planned: PlannedPartition) -> DerivedArtifact:
-        folder = method.lowered["partitions"]
-        partition = DerivedArtifact(folder.action, folder.output, planned["id"])
-        error_text = source_places.of_partition(method.model, method.lowered["report"], planned["id"])
-        named: PlannedPartition = {**planned, "id": method.id(planned["id"])}
-        return method.backends[planned["entry"]].compile(ctx, named, partition, error_text)

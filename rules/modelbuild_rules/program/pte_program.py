@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, cast
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, cast
 
 from pydantic import Field
 
@@ -17,21 +18,20 @@ from modelbuild.api import (
     Dep,
     DerivedArtifact,
     Files,
-    Label,
     LabelOf,
     Output,
     Provider,
     Resources,
     rule,
 )
-from modelbuild.errors import did_you_mean
 from modelbuild_rules.backends.backend import DeviceFacts
 from modelbuild_rules.cpp.target import cpp_runtime, target_of
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.methods import method_of, methods_of
+from modelbuild_rules.model.method_names import FORWARD, named, phrase
+from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
 from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
@@ -47,11 +47,10 @@ from modelbuild_rules.providers import (
     CompiledKernels,
     CompiledModule,
     DeviceTarget,
-    EagerModel,
-    ExportedModel,
+    ExportedMethod,
     KernelLibrary,
     Lowering,
-    ModelMethods,
+    Model,
     Program,
     ProgramMethod,
     StackEntry,
@@ -65,24 +64,24 @@ if TYPE_CHECKING:
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 
 
+_Model = Annotated[Dep, LabelOf(Model, CompiledModule)]
+_Stack = Annotated[Dep, LabelOf(BackendStack)]
+
+
 class PteProgramAttrs(Attrs):
     """A model, or several as methods of one program, compiled with a stack of backends for a device."""
 
-    model: Annotated[Dep, LabelOf(ExportedModel, CompiledModule)] | None = None
+    renamed: ClassVar[Mapping[str, str]] = {"methods": "model", "stacks": "stack"}
+
+    model: _Model | dict[MethodName, _Model]
     """The model: a `torch_model`, a `quantized_model`, or a module that was compiled elsewhere: a `tensorrt_engine`. It
-    becomes the method `forward`; a `torch_model` with `methods` becomes these."""
+    becomes the method `forward`; one with `methods` becomes these. Or a table: the model of each method, by the
+    method's name; of a model with `methods`, it is the method of this name. Weights that several methods use are in
+    the program once."""
 
-    methods: dict[MethodName, Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]] = Field(default_factory=dict)
-    """In place of `model`: the `torch_model` or `quantized_model` of each method, by the method's name. Of a
-    `torch_model` with `methods`, it is the method of this name. Weights that several methods use are in the program
-    once."""
-
-    stack: Annotated[Dep, LabelOf(BackendStack)] | None = None
-    """The backends: a `backend_stack`. Required unless the model was compiled elsewhere, or `stacks` has one for each
-    method."""
-
-    stacks: dict[MethodName, Annotated[Dep, LabelOf(BackendStack)]] = Field(default_factory=dict)
-    """The backends of methods that have others than `stack`: a `backend_stack`, by the method's name."""
+    stack: _Stack | dict[MethodName, _Stack] | None = None
+    """The backends: a `backend_stack`, or a table of one for each method. Required unless the model was compiled
+    elsewhere."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
     """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
@@ -120,9 +119,9 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     for name, model in models.items():
         _check_stack(ctx, name, model, stacks[name], parts, facts)
     if ctx.attrs.device_io and not needs_device:
-        raise ctx.error("device_io", f"no backend of {ctx.attrs.stack or 'the stacks'} runs on a GPU")
+        raise ctx.error("device_io", "no backend of the stack runs on a GPU")
     external = ctx.attrs.external_weights
-    modules = _modules(ctx, list(models))
+    modules = modules_of(ctx, ctx.attrs.model, list(models))
     shares = len(set(modules.values())) < len(modules)
     libraries = tuple(dict.fromkeys(each for model in models.values() for each in model.kernels))
     backends, kernels = _for_device(ctx, stacks, facts, libraries)
@@ -143,15 +142,16 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     )
     checked = tuple(_check(ctx, name, model, stacks[name], facts) for name, model in models.items())
     sidecars = tuple(dict.fromkeys(each for entry in entries if (each := entry.backend.sidecar(entry.attributes))))
-    partitioned = PartitionedProgram(ctx.label.name, methods, facts, external, sidecars)
-    promised = ctx.expand(reads=partitioned.plan(ctx), promises=partitioned.outputs, then=partitioned.compile_and_link)
+    refusal = partial(ctx.error, "model")
+    partitioned = PartitionedProgram(ctx.label.name, methods, facts, external, sidecars, refusal)
+    promised = ctx.expand(reads=partitioned.plans, promises=partitioned.outputs, then=partitioned.compile_and_link)
     program = Program(
         promised["pte"],
         promised.get("ptd"),
         promised["delegation"],
-        promised.get("signature", methods[0].model.signature),
+        promised["signature"],
         {
-            each.name or "forward": ProgramMethod(
+            each.name: ProgramMethod(
                 each.model.inputs,
                 None
                 if parts
@@ -172,8 +172,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         kernels,
     )
     if ctx.attrs.verify and not parts and runs_here(program, stacks):
-        named = {name or "forward": model for name, model in models.items()}
-        program = replace(program, verified=verify_action(ctx, program, named))
+        program = replace(program, verified=verify_action(ctx, program, models))
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
     files += [program.verified] if program.verified else []
     files += [file for each in kernels for file in (each.library, each.description)]
@@ -184,37 +183,34 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
 def _check_stack(
     ctx: Context[PteProgramAttrs],
     name: str,
-    model: ExportedModel,
+    model: ExportedMethod,
     stack: Sequence[StackEntry],
     parts: Sequence[StackEntry],
     facts: DeviceFacts,
 ) -> None:
     """Raise LoadingError for a method's stack that does not fit the device, or the model's recipe."""
     attrs = ctx.attrs
-    place: str | tuple[str, str] = ("stacks", name) if name in attrs.stacks else "stack"
+    place = place_of("stack", attrs.stack, name)
+    of = place_of("model", attrs.model, name)
+    label = by_method(attrs.model, name)
     for entry in stack:
         problem = entry.backend.problem(entry.attributes, facts)
         if problem and entry in parts:
-            of = ("engines", entry.attributes["part"]) if attrs.engines else "model"
-            raise ctx.error(of, f"{problem} (device {ctx.device_label})")
+            engine = ("engines", entry.attributes["part"]) if attrs.engines else of
+            raise ctx.error(engine, f"{problem} (device {ctx.device_label})")
         if problem:
-            label = attrs.stacks.get(name, attrs.stack)
-            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {label})")
+            stack_label = by_method(attrs.stack, name)
+            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {stack_label})")
     if problem := unfit(model, stack):
-        label = attrs.methods.get(name, attrs.model)
         raise ctx.error(place, f"{problem}; expected a stack for the recipe of {label}")
     if problem := unfit_device(model, facts):
-        label = attrs.methods.get(name, attrs.model)
-        raise ctx.error(
-            ("methods", name) if name in attrs.methods else "model",
-            f"{problem} (device {ctx.device_label}, model {label})",
-        )
+        raise ctx.error(of, f"{problem} (device {ctx.device_label}, model {label})")
 
 
 def _partition(
     ctx: Context[PteProgramAttrs],
     method: str,
-    model: ExportedModel,
+    model: ExportedMethod,
     stack: tuple[StackEntry, ...],
     facts: DeviceFacts,
     flags: tuple[bool, bool],
@@ -226,7 +222,7 @@ def _partition(
     eager = _eager(model)
     return ctx.action(
         "partition",
-        name=_named("partition", method),
+        name=named("partition", method),
         step="partition",
         inputs={
             "program": model.program,
@@ -264,7 +260,7 @@ def _partition(
 def _check(
     ctx: Context[PteProgramAttrs],
     method: str,
-    model: ExportedModel,
+    model: ExportedMethod,
     stack: tuple[StackEntry, ...],
     facts: DeviceFacts,
 ) -> DerivedArtifact:
@@ -272,7 +268,7 @@ def _check(
     eager = _eager(model)
     return ctx.action(
         "check",
-        name=_named("check", method),
+        name=named("check", method),
         step="check",
         inputs={"program": model.program, "weights": model.weights, **eager},
         outputs=[Output("checked", "checked.json")],
@@ -287,75 +283,64 @@ def _check(
     )["checked"]
 
 
-def _named(action: str, method: str) -> str:
-    return f"{action}:{method}" if method else action
-
-
 def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
-    model = ctx.attrs.methods.get(method) or (f"{method} of {ctx.attrs.model}" if method else ctx.attrs.model)
-    stack = ctx.attrs.stacks.get(method, ctx.attrs.stack)
+    given = ctx.attrs.model
+    model = given[method] if isinstance(given, dict) else phrase(method, given)
+    stack = by_method(ctx.attrs.stack, method)
     return f"{action} {model}" + (f" with {stack}" if stack else "")
 
 
-def _partition_tools(model: ExportedModel, stack: tuple[StackEntry, ...], run: bool) -> tuple[str, ...]:
+def _partition_tools(model: ExportedMethod, stack: tuple[StackEntry, ...], run: bool) -> tuple[str, ...]:
     """Return the distributions that the partition step uses for a model; it reads example inputs if `run` is true."""
     partitioning = (tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes))
     own = (tool for each in model.kernels for tool in each.tools)
     return (*_LOWERING, *partitioning, *own, *(("safetensors",) if run else ()))
 
 
-def _eager(model: ExportedModel) -> dict[str, tuple[Artifact, ...]]:
+def _eager(model: ExportedMethod) -> dict[str, tuple[Artifact, ...]]:
     """Return the Python files that register the operators of the model's kernel libraries."""
     return {"eager": eager_files(model.kernels)} if model.kernels else {}
 
 
-def _own_kernels(model: ExportedModel) -> dict[str, list[GivenLibrary]]:
+def _own_kernels(model: ExportedMethod) -> dict[str, list[GivenLibrary]]:
     return {"kernels": given_libraries(model.kernels)} if model.kernels else {}
 
 
-def _models(ctx: Context[PteProgramAttrs]) -> tuple[dict[str, ExportedModel], tuple[StackEntry, ...]]:
-    """Return the model of each method by name, '' for the model of the program, and a backend for each of its parts
-    that was compiled elsewhere."""
-    attrs = ctx.attrs
-    if (attrs.model is None) == (not attrs.methods):
-        given = "both are given" if attrs.methods else "neither is given"
-        raise ctx.error("methods", f"expected either 'model' or 'methods'; {given}")
-    if attrs.model is not None and not (several := methods_of(ctx, attrs.model)):
-        model, parts = _model(ctx, attrs.model)
-        return {"": model}, parts
-    if attrs.engines:
-        given = f"'{attrs.model}', which has methods" if attrs.model is not None else "'methods'"
-        message = f"engines take the place of submodules of one model; expected 'model', not {given}"
-        raise ctx.error("engines", message)
-    if attrs.model is not None:
-        return {name: several[name].exported for name in sorted(several)}, ()
-    for name, label in attrs.methods.items():
+def _models(ctx: Context[PteProgramAttrs]) -> tuple[dict[str, ExportedMethod], tuple[StackEntry, ...]]:
+    """Return the model of each method by name, and a backend for each of its parts that was compiled elsewhere."""
+    given = ctx.attrs.model
+    if not isinstance(given, dict):
+        methods = methods_of(ctx, given)
+        if list(methods) == [FORWARD]:
+            model, parts = _model(ctx, given)
+            return {FORWARD: model}, parts
+        _refuse_engines(ctx, f"'{given}', which has methods")
+        return {name: each.exported for name, each in methods.items()}, ()
+    _refuse_engines(ctx, "a table of models")
+    for name, label in given.items():
         if any(isinstance(each, CompiledModule) for each in ctx.providers(label)):
-            raise ctx.error(("methods", name), f"'{label}' is compiled elsewhere; expected a torch_model, or 'model'")
-    return {name: method_of(ctx, attrs.methods[name], name, ("methods", name)) for name in sorted(attrs.methods)}, ()
+            raise ctx.error(("model", name), f"'{label}' is compiled elsewhere; expected a torch_model, or it alone")
+    return {name: method_of(ctx, given[name], name, ("model", name)).exported for name in sorted(given)}, ()
 
 
-def _modules(ctx: Context[PteProgramAttrs], methods: Sequence[str]) -> dict[str, int]:
-    """Return the number of each method's module: methods of one torch_model have the same."""
-    owners: dict[str, int] = {}
-    found: dict[str, int] = {}
-    for name in methods:
-        label = ctx.attrs.methods.get(name, ctx.attrs.model)
-        several = label is not None and methods_of(ctx, label)
-        owner = str(Label.parse(label, ctx.label.package)) if label is not None and several else f"#{name}"
-        found[name] = owners.setdefault(owner, len(owners))
-    return found
+def _refuse_engines(ctx: Context[PteProgramAttrs], given: str) -> None:
+    if ctx.attrs.engines:
+        message = "engines take the place of submodules of one model"
+        raise ctx.error("engines", f"{message}; expected one model with 'inputs', not {given}")
 
 
-def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedModel, tuple[StackEntry, ...]]:
+def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedMethod, tuple[StackEntry, ...]]:
     """Return a program's model, and a backend for each of its parts that was compiled elsewhere."""
     attrs = ctx.attrs
     whole = [each for each in ctx.providers(label) if isinstance(each, CompiledModule)]
     if whole and attrs.engines:
         raise ctx.error("engines", f"'{label}' is compiled as a whole; expected a torch_model with submodules")
+    method = methods_of(ctx, label)[FORWARD]
     if not attrs.engines:
-        return ctx.provider(label, ExportedModel), tuple(each.backend for each in whole)
-    eager = ctx.provider(label, EagerModel)
+        return method.exported, tuple(each.backend for each in whole)
+    eager = method.eager
+    if eager is None:
+        raise ctx.error("engines", f"'{label}' has no module in Python; expected a torch_model with submodules")
     modules = {name: ctx.provider(each, CompiledModule) for name, each in attrs.engines.items()}
     params: PartParams = {
         **eager.params,
@@ -364,7 +349,7 @@ def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedModel, tu
             for name, each in modules.items()
         },
     }
-    kernels = ctx.provider(label, ExportedModel).kernels
+    kernels = method.exported.kernels
     model = declare_export(ctx, {**eager.inputs, **eager.examples}, params, eager.tools, label, kernels)
     backends = [(name, each.backend) for name, each in modules.items()]
     return model, tuple(replace(each, attributes={**each.attributes, "part": name}) for name, each in backends)
@@ -374,23 +359,18 @@ def _stacks(
     ctx: Context[PteProgramAttrs], methods: Iterable[str], parts: tuple[StackEntry, ...]
 ) -> dict[str, tuple[StackEntry, ...]]:
     """Return the backends of each method."""
-    attrs = ctx.attrs
-    own = {name: ctx.provider(label, BackendStack).backends for name, label in attrs.stacks.items()}
-    names = list(methods)
-    for name in own:
+    given, names = ctx.attrs.stack, list(methods)
+    for name in given if isinstance(given, dict) else ():
         if name not in names:
-            known = [each for each in names if each]
-            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "; expected 'stack'")
-            raise ctx.error(("stacks", name), f"the program has no method '{name}'{hint}")
-    common = () if attrs.stack is None else ctx.provider(attrs.stack, BackendStack).backends
-    if (
-        attrs.stack is None
-        and (not parts or attrs.engines)
-        and (lacking := [name for name in names if name not in own])
-    ):
-        of = f" of '{lacking[0]}'" if own else ""
-        raise ctx.error("stack", f"no backends{of} are given; expected 'stack', the label of a backend_stack")
-    return {name: (*parts, *own.get(name, common)) for name in names}
+            raise ctx.error(("stack", name), f"the program has no method '{name}'{nearest(name, names)}")
+    found: dict[str, tuple[StackEntry, ...]] = {}
+    for name in names:
+        label = by_method(given, name)
+        if label is None and (not parts or ctx.attrs.engines):
+            of = f" of '{name}'" if given else ""
+            raise ctx.error("stack", f"no backends{of} are given; expected the label of a backend_stack")
+        found[name] = (*parts, *(ctx.provider(label, BackendStack).backends if label is not None else ()))
+    return found
 
 
 def _for_device(

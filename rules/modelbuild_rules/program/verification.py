@@ -10,7 +10,7 @@ from modelbuild.api import Artifact, Context, Output, Resources
 from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries, kernel_inputs
 from modelbuild_rules.model import source_places
-from modelbuild_rules.providers import ExportedModel, Lowering, Program, StackEntry
+from modelbuild_rules.providers import ExportedMethod, Lowering, Program, StackEntry
 
 
 def runs_here(program: Program, stacks: Mapping[str, tuple[StackEntry, ...]]) -> bool:
@@ -19,7 +19,7 @@ def runs_here(program: Program, stacks: Mapping[str, tuple[StackEntry, ...]]) ->
     return here and all(entry.backend.runs_here for stack in stacks.values() for entry in stack)
 
 
-def verify_action(ctx: Context[Any], program: Program, models: Mapping[str, ExportedModel]) -> Artifact:
+def verify_action(ctx: Context[Any], program: Program, models: Mapping[str, ExportedMethod]) -> Artifact:
     """Declare the action that verifies a program, made from these models by its methods' names; return its output."""
     runtime = installed_runtime(None)
     if runtime.folder() is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelbuild_rules.backends.backend import DeviceFacts
-from modelbuild_rules.providers import ExportedModel, StackEntry
+from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 
-def unfit(model: ExportedModel, stack: Sequence[StackEntry]) -> str:
+def unfit(model: ExportedMethod, stack: Sequence[StackEntry]) -> str:
     """Return why a stack does not fit the recipe of a model; '' if it does, and for a model in floating point."""
     backends = [(entry.backend.name, entry.attributes) for entry in stack]
     for each in model.quantizers:
@@ -17,7 +17,7 @@ def unfit(model: ExportedModel, stack: Sequence[StackEntry]) -> str:
     return ""
 
 
-def unfit_device(model: ExportedModel, facts: DeviceFacts) -> str:
+def unfit_device(model: ExportedMethod, facts: DeviceFacts) -> str:
     """Return why a device does not fit the recipe of a model, with what is expected; '' if it does."""
     problems = (each.quantizer.device_problem(each.attributes, facts) for each in model.quantizers)
     return next(filter(None, problems), "")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from modelbuild.api import (
     Artifact,
@@ -23,15 +21,16 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.model.contents import contents_of_methods
+from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.methods import methods_of
+from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
+from modelbuild_rules.model.methods import by_method, methods_of, nearest, place_of
 from modelbuild_rules.providers import (
     Dataset,
-    EagerModel,
-    ExportedModel,
+    EagerMethod,
+    ExportedMethod,
+    Model,
     ModelMethod,
-    ModelMethods,
     QuantizationRecipe,
 )
 from modelbuild_rules.quantization.samples import sample_inputs
@@ -49,19 +48,18 @@ _PRELOAD = ("torch", "executorch.exir")
 class QuantizedModelAttrs(Attrs):
     """A model, quantized after training by a recipe."""
 
-    model: Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]
+    renamed: ClassVar[Mapping[str, str]] = {"calibrations": "calibration"}
+
+    model: Annotated[Dep, LabelOf(Model)]
     """The model in floating point: a `torch_model`. Of one with `methods`, each is quantized."""
 
     recipe: Annotated[Dep, LabelOf(QuantizationRecipe)]
     """The `quantization_recipe`."""
 
-    calibration: Annotated[Dep, LabelOf(Dataset)] | None = None
-    """A `dataset` of typical inputs, on which the ranges of activations are observed. Required for a recipe with static
-    ranges; others do not read it."""
-
-    calibrations: dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] = Field(default_factory=dict)
-    """In place of `calibration`, for a model with `methods`: the `dataset` of each, by the method's name. A sample
-    starts with the initial values of buffers that the method changes."""
+    calibration: Annotated[Dep, LabelOf(Dataset)] | dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] | None = None
+    """A `dataset` of typical inputs, on which the ranges of activations are observed; for a model with `methods`, a
+    table of one for each method. Required for a recipe with static ranges; others do not read it. A sample starts with
+    the initial values of buffers that the method changes."""
 
 
 EXAMPLE = """
@@ -77,9 +75,7 @@ calibration = ":photos"
 def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     methods = methods_of(ctx, attrs.model)
-    models = {name: methods[name].exported for name in sorted(methods)} or {
-        "": ctx.provider(attrs.model, ExportedModel)
-    }
+    models = {name: each.exported for name, each in methods.items()}
     recipe = ctx.provider(attrs.recipe, QuantizationRecipe)
     _check_model(ctx, models)
     data = {name: _calibration(ctx, name, recipe) for name in models}
@@ -87,18 +83,14 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     quantized = {name: each.quantized() for name, each in made.items()}
     license = next((each.license for each in ctx.providers(attrs.model) if isinstance(each, Origin)), "")
     used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
-    contents = contents_of_methods(ctx.label.name, license, quantized, tuple(used))
+    contents = model_contents(ctx.label.name, license, quantized, tuple(used))
     files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
     reports = tuple(each.sensitivity() for each in made.values())
-    if methods:
-        eager = {name: _eager(methods[name].eager, each) for name, each in quantized.items()}
-        several = ModelMethods({name: ModelMethod(quantized[name], eager[name]) for name in quantized})
-        return several, files, contents, *reports
-    given = [each for each in ctx.providers(attrs.model) if isinstance(each, EagerModel)]
-    return quantized[""], *(_eager(each, quantized[""]) for each in given), files, contents, *reports
+    made_methods = {name: ModelMethod(each, _eager(methods[name].eager, each)) for name, each in quantized.items()}
+    return Model(made_methods), files, contents, *reports
 
 
-def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedModel]) -> None:
+def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedMethod]) -> None:
     """Raise LoadingError for a model that cannot be quantized."""
     attrs = ctx.attrs
     if any(each.quantizers for each in models.values()):
@@ -106,60 +98,57 @@ def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, Exporte
     if any(each.kernels for each in models.values()):
         message = f"'{attrs.model}' calls operators of a kernel_library, which cannot be quantized"
         raise ctx.error("model", f"{message}; expected a model without 'kernels'")
-    several = [name for name in models if name]
-    for name in attrs.calibrations:
-        if name not in several:
-            hint = did_you_mean(name, several) or (f"; expected {', '.join(several)}" if several else "")
-            expected = hint or "; expected 'calibration'"
-            raise ctx.error(("calibrations", name), f"'{attrs.model}' has no method '{name}'{expected}")
-    if several and attrs.calibration is not None:
-        raise ctx.error("calibration", f"'{attrs.model}' has methods; expected 'calibrations', with a dataset of each")
+    given, methods = attrs.calibration, list(models)
+    for name in given if isinstance(given, dict) else ():
+        if name not in methods:
+            raise ctx.error(("calibration", name), f"'{attrs.model}' has no method '{name}'{nearest(name, methods)}")
+    if given is not None and not isinstance(given, dict) and methods != [FORWARD]:
+        raise ctx.error("calibration", f"'{attrs.model}' has methods; expected a table with a dataset of each")
 
 
 def _calibration(ctx: Context[QuantizedModelAttrs], method: str, recipe: QuantizationRecipe) -> Dataset | None:
     """Return the data of a method. Raises LoadingError if there is none for a recipe that needs data."""
     attrs = ctx.attrs
-    label = attrs.calibrations.get(method, attrs.calibration)
+    label = by_method(attrs.calibration, method)
     if label is not None:
         return ctx.provider(label, Dataset)
     if any(each.quantizer.needs_data(each.attributes) for each in recipe.quantizers):
-        expected = f"'calibrations' with a dataset of '{method}'" if method else "'calibration', a dataset"
+        expected = "'calibration', a dataset" + ("" if method == FORWARD else f" of '{method}'")
         raise ctx.error("recipe", f"'{attrs.recipe}' observes the ranges of activations; expected {expected}")
     return None
 
 
-def _eager(given: EagerModel, quantized: ExportedModel) -> EagerModel:
-    """Return a quantized model in eager PyTorch."""
+def _eager(given: EagerMethod | None, quantized: ExportedMethod) -> EagerMethod | None:
+    """Return a quantized method in eager PyTorch; None if the module has none."""
+    if given is None:
+        return None
     inputs = {"exported.program": (quantized.program,), "exported.weights": (quantized.weights,), "srcs": ()}
     own: dict[str, Any] = {"entry": None, "kwargs": {}, "prepare": None, "weights": [], "call": None}
     params = cast("ModelParams", {**given.params, **own})
-    return EagerModel(inputs, params, (*given.tools, "torchao"))
+    return EagerMethod(inputs, params, (*given.tools, "torchao"))
 
 
 class _Quantization:
-    """The actions that quantize a model, or a method of one; its name is '' for a model with `forward` alone."""
+    """The actions that quantize a method of a model."""
 
     def __init__(
         self,
         ctx: Context[QuantizedModelAttrs],
         method: str,
-        model: ExportedModel,
+        model: ExportedMethod,
         recipe: QuantizationRecipe,
         data: Dataset | None,
     ) -> None:
         self._ctx, self._method, self._model, self._recipe, self._data = ctx, method, model, recipe, data
-        self._of = f"{method} of {ctx.attrs.model}" if method else str(ctx.attrs.model)
+        self._of = phrase(method, ctx.attrs.model)
         self._program = {"program": model.program, "weights": model.weights, "modules": self._modules()}
 
-    def _named(self, action: str) -> str:
-        return f"{action}:{self._method}" if self._method else ""
-
-    def quantized(self) -> ExportedModel:
+    def quantized(self) -> ExportedMethod:
         """Return the quantized model."""
         observed = self._observed()
         made = self._ctx.action(
             "convert",
-            name=self._named("convert"),
+            name=named("convert", self._method),
             step="convert",
             inputs={
                 **self._program,
@@ -180,10 +169,10 @@ class _Quantization:
         )
         debug = self._ctx.action(
             "places",
-            name=self._named("places"),
+            name=named("places", self._method),
             step="places",
             inputs={"origins": made["origins"], "debug": self._model.debug},
-            outputs=[Output("debug", f"{self._method}.debug.json" if self._method else "debug.json")],
+            outputs=[Output("debug", qualified(self._method, "debug.json"))],
             description=f"find the places of {self._ctx.label.name}",
         )["debug"]
         return replace(
@@ -199,7 +188,7 @@ class _Quantization:
         """Declare the action that computes what the quantized program returns, in eager mode; return its output."""
         return self._ctx.action(
             "expected",
-            name=self._named("expected"),
+            name=named("expected", self._method),
             step="expected",
             inputs={"program": program, "weights": weights, "calls": self._model.calls},
             outputs=[Output("calls", "calls", "tree")],
@@ -215,7 +204,7 @@ class _Quantization:
         comment in the model's source calibrates nothing again."""
         return self._ctx.action(
             "modules",
-            name=self._named("modules"),
+            name=named("modules", self._method),
             step="modules",
             inputs={"debug": self._model.debug},
             outputs=[Output("modules", "modules.json")],
@@ -229,15 +218,15 @@ class _Quantization:
             return None
         data = self._data
         assert data is not None
-        label = attrs.calibrations.get(self._method, attrs.calibration)
+        label = by_method(attrs.calibration, self._method)
         for name in self._model.inputs or () if data.files else ():
             if name not in data.files:
                 hint = did_you_mean(name, data.files) or f"; it has {', '.join(data.files)}"
-                place = ("calibrations", self._method) if self._method else "calibration"
+                place = place_of("calibration", attrs.calibration, self._method)
                 raise self._ctx.error(place, f"'{label}' has no files of the input '{name}'{hint}")
         return self._ctx.action(
             "calibrate",
-            name=self._named("calibrate"),
+            name=named("calibrate", self._method),
             step="calibrate",
             inputs={**self._program, "signature": self._model.signature, **sample_inputs(data)},
             outputs=[Output("observed", "observed.safetensors")],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, Expander, Output, Resources
+from modelbuild_rules.model.method_names import named
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, UsedQuantizer
@@ -27,7 +28,7 @@ class SensitivityActions:
     tools       distributions that the steps use
     plugins     the modules of the quantizers
     model       the model's label, for descriptions
-    method      the name of the model's method; '' for a model with `forward` alone
+    method      the name of the model's method
     """
 
     program: Mapping[str, Artifact]
@@ -37,16 +38,13 @@ class SensitivityActions:
     tools: tuple[str, ...]
     plugins: Sequence[str]
     model: str
-    method: str = ""
-
-    def _named(self, action: str) -> str:
-        return f"{action}:{self.method}" if self.method else action
+    method: str
 
     def declare(self, ctx: Expander) -> DerivedArtifact:
         """Return the report."""
         layers = ctx.action(
             "layers",
-            name=self._named("layers"),
+            name=named("layers", self.method),
             step="layers",
             inputs=self.program,
             outputs=[Output("layers", "layers.json")],
@@ -61,7 +59,9 @@ class SensitivityActions:
         def measure(ctx: Expander, data: bytes) -> Mapping[str, Artifact]:
             return {"report": self.rank(ctx, layers, json.loads(data))}
 
-        return ctx.expand(reads=layers, promises=[_REPORT], then=measure, name=self._named("sensitivity"))["report"]
+        return ctx.expand(reads=layers, promises=[_REPORT], then=measure, name=named("sensitivity", self.method))[
+            "report"
+        ]
 
     def rank(self, ctx: Expander, listed: Artifact, layers: Layers) -> Artifact:
         """Declare the measurements of the recipe and of each layer alone; return the report about them."""
@@ -78,7 +78,7 @@ class SensitivityActions:
             without = self._measure(ctx, self._without(left), f"all but {len(left)}")
             return {"report": self._report(ctx, "complete", {"report": ranked, "without": without})}
 
-        return ctx.expand(reads=ranked, promises=[_REPORT], then=complete, name=self._named("leave"))["report"]
+        return ctx.expand(reads=ranked, promises=[_REPORT], then=complete, name=named("leave", self.method))["report"]
 
     def _alone(self, layer: Layer) -> list[UsedQuantizer]:
         """Return the tables that quantize a layer, for this layer alone. They lack the lists of submodules, so that a
@@ -100,7 +100,7 @@ class SensitivityActions:
     def _measure(self, ctx: Expander, quantizers: Sequence[UsedQuantizer], layer: str = "") -> DerivedArtifact:
         return ctx.action(
             "measure",
-            name=self._named("measure") + (f":{layer}" if layer else ""),
+            name=named("measure", self.method) + (f":{layer}" if layer else ""),
             step="measure",
             inputs={**self.program, "signature": self.signature, **self.samples},
             outputs=[Output("measured", "measured.json")],
@@ -115,7 +115,7 @@ class SensitivityActions:
     def _report(self, ctx: Expander, name: str, inputs: Mapping[str, Artifact | Sequence[Artifact]]) -> DerivedArtifact:
         return ctx.action(
             "sensitivity",
-            name=self._named(name),
+            name=named(name, self.method),
             step="sensitivity",
             inputs=inputs,
             outputs=[_REPORT],

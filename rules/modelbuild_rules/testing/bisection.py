@@ -8,7 +8,7 @@ from typing import Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Output, Resources
 from modelbuild_rules.bundle.installed_runtime import InstalledRuntime
-from modelbuild_rules.providers import DeviceTarget, ExportedModel, Lowering
+from modelbuild_rules.providers import DeviceTarget, ExportedMethod, Lowering
 from modelbuild_rules.testing.attributes import seconds
 from modelbuild_rules.testing.on_device import OnDevice
 from modelbuild_rules.testing.tested_methods import TestedMethods
@@ -125,15 +125,15 @@ def _job(ctx: Context[Any], inputs: tuple[str, ...], plan: str) -> DeviceJob:
 class _Methods:
     """The tested methods: the exported program of each model, and the lowering of each program's method."""
 
-    exported: Mapping[str, ExportedModel]
+    exported: Mapping[str, ExportedMethod]
     lowerings: Mapping[str, Lowering]
     modules: Mapping[str, int]
 
     @classmethod
     def of(cls, tested: TestedMethods) -> _Methods | None:
-        exported = {name: each.exported for name, each in tested.called.items() if each.exported is not None}
+        exported = {name: each.exported for name, each in tested.called.items()}
         lowerings = {name: each.lowering for name, each in tested.called.items() if each.lowering is not None}
-        if len(exported) < len(tested.called) or len(lowerings) < len(tested.called):
+        if len(lowerings) < len(tested.called):
             return None
         return cls(exported, lowerings, {name: each.placed for name, each in tested.called.items()})
 

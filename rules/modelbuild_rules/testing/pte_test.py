@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
@@ -32,7 +32,7 @@ from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_plac
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.providers import Dataset, DeviceTarget, ExportedModel, ModelMethods, Program
+from modelbuild_rules.providers import Dataset, DeviceTarget, Model, Program
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.testing.accuracy import Accuracy, accuracy_params
 from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
@@ -90,15 +90,14 @@ class Metric(Attrs):
 class PteTestAttrs(TestAttrs):
     """A test that compares a program with its model."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"models": "model"}
+
     program: Annotated[Dep, LabelOf(Program)]
     """The `pte_program`."""
 
-    model: Annotated[Dep, LabelOf(ExportedModel, ModelMethods)] | None = None
+    model: Annotated[Dep, LabelOf(Model)] | dict[MethodName, Annotated[Dep, LabelOf(Model)]]
     """The `torch_model` or `quantized_model` to compare with, in eager PyTorch. Of one with `methods`, it is the tested
-    methods, which share their state. Required unless `models` has one for each method."""
-
-    models: dict[MethodName, Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]] = Field(default_factory=dict)
-    """The models of methods that have others than `model`, by the method's name."""
+    methods, which share their state. Or a table: the model of each method, by the method's name."""
 
     method: str | None = None
     """The program's method; by default the only one, or `forward`. `steps` of a case name others."""

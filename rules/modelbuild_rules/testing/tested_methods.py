@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from modelbuild.api import Artifact, Context, Dep, Label
-from modelbuild.errors import did_you_mean
-from modelbuild_rules.model.methods import eager_method_of, methods_of
-from modelbuild_rules.providers import EagerModel, ExportedModel, Lowering, Program
+from modelbuild.api import Artifact, Context
+from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.model.methods import by_method, method_of, modules_of, nearest, place_of
+from modelbuild_rules.providers import EagerMethod, ExportedMethod, Lowering, Program
 from modelbuild_rules.testing.cases import TestInputs
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ class TestedMethod:
     """A method that a test calls.
 
     eager     its model in eager PyTorch
-    exported  its model as an exported program; None if it has none
+    exported  its model as an exported program
     lowering  the lowering of the program's method; None if unknown
     module    the number of the model's module; methods with the same number share their state
     placed    the number of the program's module, likewise
     """
 
-    eager: EagerModel
-    exported: ExportedModel | None
+    eager: EagerMethod
+    exported: ExportedMethod
     lowering: Lowering | None
     module: int
     placed: int
@@ -98,8 +98,8 @@ class TestedMethods:
 def tested_methods(ctx: Context[Any], program: Program, cases: Sequence[TestInputs]) -> TestedMethods:
     """Return the methods that the cases call. Raises LoadingError for an unknown method, or one without a model."""
     attrs, known = ctx.attrs, list(program.methods)
-    for name in attrs.models:
-        _check(ctx, ("models", name), name, known)
+    for name in attrs.model if isinstance(attrs.model, dict) else ():
+        _check(ctx, ("model", name), name, known)
     default = _default(ctx, known)
     called: dict[str, None] = {}
     for index, case in enumerate(cases):
@@ -112,14 +112,17 @@ def tested_methods(ctx: Context[Any], program: Program, cases: Sequence[TestInpu
             called[name] = None
     if attrs.method is not None and attrs.method not in called:
         raise ctx.error("method", f"no case calls '{attrs.method}'; expected none, or one of: {', '.join(called)}")
-    labels: dict[str, int] = {}
-    methods = {name: _tested(ctx, program, name, labels) for name in called}
+    for name in called:
+        if by_method(attrs.model, name) is None:
+            raise ctx.error("model", f"no model of the method '{name}' is given; expected the label of a torch_model")
+    modules = modules_of(ctx, attrs.model, list(called))
+    methods = {name: _tested(ctx, program, name, modules[name]) for name in called}
     return TestedMethods(methods, default, attrs.method or (next(iter(called)) if len(called) == 1 else None))
 
 
 def compared_with(attrs: Any) -> str:
     """Return the labels of a test's models, for messages."""
-    labels = (*((attrs.model,) if attrs.model is not None else ()), *attrs.models.values())
+    labels = attrs.model.values() if isinstance(attrs.model, dict) else (attrs.model,)
     return ", ".join(dict.fromkeys(str(each) for each in labels))
 
 
@@ -127,29 +130,24 @@ def _default(ctx: Context[Any], known: Sequence[str]) -> str | None:
     """Return the test's method: the named one, the only one or `forward`."""
     wanted: str | None = ctx.attrs.method
     if wanted is not None:
-        if wanted != "forward" or len(known) > 1:
-            _check(ctx, "method", wanted, known)
+        _check(ctx, "method", wanted, known)
         return wanted
-    return known[0] if len(known) == 1 else "forward" if "forward" in known else None
+    return known[0] if len(known) == 1 else FORWARD if FORWARD in known else None
 
 
 def _check(ctx: Context[Any], place: str | tuple[str | int, ...], name: str, known: Sequence[str]) -> None:
     if name not in known:
-        hint = did_you_mean(name, known) or f"; expected {', '.join(known)}"
-        raise ctx.error(place, f"'{ctx.attrs.program}' has no method '{name}'{hint}")
+        raise ctx.error(place, f"'{ctx.attrs.program}' has no method '{name}'{nearest(name, known)}")
 
 
-def _tested(ctx: Context[Any], program: Program, name: str, labels: dict[str, int]) -> TestedMethod:
-    """Return a method. `labels` gets the number of each module."""
-    attrs = ctx.attrs
-    label: Dep | None = attrs.models.get(name, attrs.model)
-    if label is None:
-        of = f" of the method '{name}'" if attrs.models else ""
-        raise ctx.error("model", f"no model{of} is given; expected 'model', the label of a torch_model")
-    eager = eager_method_of(ctx, label, name, ("models", name) if name in attrs.models else ("model",))
-    several = methods_of(ctx, label)
-    owner = str(Label.parse(label, ctx.label.package)) if several else f"#{name}"
-    providers = (several[name].exported,) if several else ctx.providers(label)
-    exported = next((each for each in providers if isinstance(each, ExportedModel)), None)
+def _tested(ctx: Context[Any], program: Program, name: str, module: int) -> TestedMethod:
+    """Return a method."""
+    given = ctx.attrs.model
+    label = by_method(given, name)
+    assert label is not None
+    place = place_of("model", given, name)
+    found = method_of(ctx, label, name, place)
+    if found.eager is None:
+        raise ctx.error(place, f"'{label}' has no module in Python; expected a torch_model, or a quantized_model")
     method = program.methods[name]
-    return TestedMethod(eager, exported, method.lowering, labels.setdefault(owner, len(labels)), method.module)
+    return TestedMethod(found.eager, found.exported, method.lowering, module, method.module)

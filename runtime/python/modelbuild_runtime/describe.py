@@ -11,7 +11,7 @@ from typing import Any
 from modelbuild_runtime.errors import InputError, ProgramError, did_you_mean, one_line
 from modelbuild_runtime.files.contents import NONE, Contents, contents
 from modelbuild_runtime.files.pte import Constant, Kind, Method, Moved, ProgramFile, Value
-from modelbuild_runtime.files.signature import Named, Signature, signature_beside
+from modelbuild_runtime.files.signature import Named, Signature, signatures_beside
 from modelbuild_runtime.shapes import Dim, shape_text
 
 
@@ -119,23 +119,19 @@ class Description:
 
 
 def describe(path: Path, data: Sequence[Path], program: ProgramFile) -> Description:
-    """Return the description from a program's files. The signature, in the program's manifest or else in a file beside
-    it, is of each method, or of the method `forward` or the only one.
+    """Return the description from a program's files. The signatures of methods are in the program's manifest, or else
+    in a file beside it.
 
     Raises ProgramError if the signature is of another program.
     """
     facts = contents(program.manifest, path)
-    signature = facts.signature or signature_beside(path)
-    only = len(program.methods) == 1
+    signatures = facts.signature or signatures_beside(path)
     return Description(
         path=str(path),
         bytes=program.size,
         data=tuple((str(file), file.stat().st_size) for file in data),
         external=program.external,
-        methods=tuple(
-            _method(path, method, None if signature is None else signature.of(method.name, only))
-            for method in program.methods
-        ),
+        methods=tuple(_method(path, method, signatures.get(method.name)) for method in program.methods),
         contents=facts,
     )
 

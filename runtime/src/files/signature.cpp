@@ -12,8 +12,7 @@ namespace {
 using Json = nlohmann::json;
 using Bounds = std::map<std::string, Dim>;
 
-constexpr int kVersion = 1;
-constexpr int kVersionOfMethods = 2;
+constexpr int kVersion = 2;
 
 struct Named {
   std::string name;
@@ -62,15 +61,11 @@ Signatures read(Text&& text, const std::string& place) {
   try {
     const Json found = Json::parse(text);
     Signatures signatures;
-    if (found.at("version") == kVersionOfMethods) {
-      for (const auto& [name, declared] : found.at("methods").items()) signatures[name] = ports(declared);
-      return signatures;
-    }
     if (found.at("version") != kVersion) {
       fail_program(place + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
-                   std::to_string(kVersion) + " and " + std::to_string(kVersionOfMethods));
+                   std::to_string(kVersion));
     }
-    signatures[""] = ports(found);
+    for (const auto& [name, declared] : found.at("methods").items()) signatures[name] = ports(declared);
     return signatures;
   } catch (const Json::exception& error) {
     fail_program(place + ": not a signature: " + error.what());
@@ -86,13 +81,6 @@ Signatures find_signatures(const std::filesystem::path& program, const std::stri
     return read(std::ifstream(files->content(candidate), std::ios::binary), candidate.string());
   }
   return {};
-}
-
-// Returns the signature of a method, which may be the only one; nullptr if there is none.
-const Signature* signature_of(const Signatures& signatures, const std::string& method, bool only) {
-  auto found = signatures.find(method);
-  if (found == signatures.end() && (only || method == "forward")) found = signatures.find("");
-  return found == signatures.end() ? nullptr : &found->second;
 }
 
 std::string count(std::size_t number, const std::string& noun) {
@@ -151,9 +139,9 @@ void name_ports(const std::string& what, std::vector<Port>* ports, const std::ve
 void apply_signature(const std::filesystem::path& program, const std::string& in_manifest, SignedFiles* files,
                      Description* description) {
   const Signatures signatures = find_signatures(program, in_manifest, files);
-  const bool only = description->methods.size() == 1;
   for (MethodDescription& method : description->methods) {
-    const Signature* signature = signature_of(signatures, method.name, only);
+    const auto found = signatures.find(method.name);
+    const Signature* signature = found == signatures.end() ? nullptr : &found->second;
     const Bounds& dynamic = signature == nullptr ? Bounds{} : signature->dynamic;
     try {
       name_ports("input", &method.inputs, signature == nullptr ? nullptr : &signature->inputs, dynamic);

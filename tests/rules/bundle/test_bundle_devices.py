@@ -31,7 +31,7 @@ class PrebuiltAttrs(Attrs):
 def prebuilt(ctx):
     attrs, file = ctx.attrs, ctx.file(ctx.attrs.pte)
     device = DeviceTarget(attrs.arch, "linux", attrs.compute_capability) if attrs.arch else None
-    return (Program(file, file if attrs.outside else None, file, file, None, device),)
+    return (Program(file, file if attrs.outside else None, file, file, {}, device),)
 """
 
 BUILD = """
@@ -114,7 +114,7 @@ pte = "net.pte"
 {other}
 """
 
-PROGRAMS = 'program = "//nets/net"', 'programs = {{ net = "//nets/net", "a-b" = "//nets/net:other" }}'
+PROGRAMS = 'program = "//nets/net"', 'program = {{ net = "//nets/net", "a-b" = "//nets/net:other" }}'
 
 
 def test_several_programs_are_bundled_by_their_names(tmp_path: Path) -> None:
@@ -167,33 +167,39 @@ def test_programs_with_weights_outside_have_one_file_of_weights(tmp_path: Path) 
             'arch = "x86_64"',
             'arch = "aarch64"',
             PROGRAMS[1],
-            "BUILD.toml:4:14: '//nets/net' is compiled for linux on x86_64; expected linux on aarch64, the device of "
+            "BUILD.toml:4:13: '//nets/net' is compiled for linux on x86_64; expected linux on aarch64, the device of "
             "'//nets/net:other'",
         ),
         (
             "outside = true",
             "",
             PROGRAMS[1],
-            "BUILD.toml:4:34: '//nets/net:other' contains its weights, and those of others are outside; expected the "
+            "BUILD.toml:4:33: '//nets/net:other' contains its weights, and those of others are outside; expected the "
             "same 'external_weights' of all",
         ),
-        ("", "", "", "BUILD.toml:2:1: expected either 'program' or 'programs'; neither is given"),
-        ("", "", "\n".join(PROGRAMS), "BUILD.toml:5:1: expected either 'program' or 'programs'; both are given"),
+        ("", "", "", "BUILD.toml:2:1: runtime_bundle 'bundle' lacks the attribute 'program'"),
+        ("", "", "program = {{}}", "BUILD.toml:4:1: expected the label of a pte_program, or a table with one or more"),
         (
             "",
             "",
-            'programs = {{ lib = "//nets/net" }}',
-            "BUILD.toml:4:14: attribute 'programs.lib': 'lib' is a folder of each bundle; expected another name",
+            PROGRAMS[1].replace("program", "programs"),
+            "BUILD.toml:4:1: unknown attribute 'programs' of runtime_bundle 'bundle'; expected 'program'",
         ),
         (
             "",
             "",
-            'programs = {{ "a/b" = "//nets/net" }}',
-            "BUILD.toml:4:14: attribute 'programs.a/b': 'a/b' cannot name a program; expected letters, digits, '_' "
+            'program = {{ lib = "//nets/net" }}',
+            "BUILD.toml:4:13: attribute 'program.lib': 'lib' is a folder of each bundle; expected another name",
+        ),
+        (
+            "",
+            "",
+            'program = {{ "a/b" = "//nets/net" }}',
+            "BUILD.toml:4:13: attribute 'program.a/b': 'a/b' cannot name a program; expected letters, digits, '_' "
             "and '-'",
         ),
     ],
-    ids=["devices", "weights", "neither", "both", "folder", "name"],
+    ids=["devices", "weights", "none", "empty", "old name", "folder", "name"],
 )
 def test_programs_that_cannot_be_in_one_bundle(tmp_path: Path, net: str, other: str, given: str, line: str) -> None:
     build = BUILD.replace(PROGRAMS[0], given)

@@ -26,7 +26,9 @@ class Exported:
     folder: Path
 
     def json(self, output: str) -> Any:
-        return json.loads((self.folder / FILES[output]).read_text())
+        """Return a document; of the signature that of its method."""
+        found = json.loads((self.folder / FILES[output]).read_text())
+        return found["methods"]["forward"] if output == "signature" else found
 
     def bytes(self, *but: str) -> dict[str, bytes]:
         """Return every file by its path, except those of some outputs."""
@@ -66,6 +68,7 @@ def run_export(
     files = dict(files or {})
     defaults = {
         "entry": "m/net.py:Net",
+        "method": "forward",
         "kwargs": {},
         "prepare": None,
         "weights": sorted(n.removeprefix("weights.") for n in files if n.startswith("weights.")),

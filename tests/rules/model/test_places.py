@@ -6,7 +6,7 @@ import json
 
 from modelbuild.actions import DerivedArtifact
 from modelbuild_rules.model import source_places
-from modelbuild_rules.providers import ExportedModel
+from modelbuild_rules.providers import ExportedMethod
 
 DEBUG = json.dumps({"topk": {"module": "head", "source": "net.py:12"}, "sin": {"module": "body"}}).encode()
 REPORT = json.dumps(
@@ -17,7 +17,7 @@ REPORT = json.dumps(
         {"name": "aten_cos_default", "origin": None},
     ]
 ).encode()
-MODEL = ExportedModel(
+MODEL = ExportedMethod(
     *(DerivedArtifact("m", name) for name in ("program", "weights", "signature", "examples", "calls", "debug"))
 )
 

@@ -15,7 +15,7 @@ from modelbuild.api import Files
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace.workspace import load_workspace
-from modelbuild_rules.providers import BackendStack, DeviceTarget, EagerModel, ExportedModel
+from modelbuild_rules.providers import BackendStack, DeviceTarget, EagerMethod, ExportedMethod, Model, ModelMethod
 
 FILES = ("net.py", "util.py", "other.py", "w.safetensors", "w.pt", "table.json", "a.npy", "b.png")
 LABELLED = '[[filegroup]]\nname = "weights"\nsrcs = ["w.pt"]\n'
@@ -73,6 +73,7 @@ def test_the_action(export: Any) -> None:
     assert action.step == "modelbuild_rules.model.steps.export"
     assert action.params == {
         "entry": "pkg/net.py:Net",
+        "method": "forward",
         "kwargs": {},
         "prepare": None,
         "weights": [],
@@ -92,13 +93,14 @@ def test_the_action(export: Any) -> None:
 def test_what_it_provides(analyzer: Any) -> None:
     build = '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in BASE.items())
     analysis = analyzer(build)
-    model, eager, files, *_ = analysis.analyze(Label("pkg", "net")).providers
+    model, files, *_ = analysis.analyze(Label("pkg", "net")).providers
     (action,) = analysis.graph.nodes.values()
-    names = {field.name for field in dataclasses.fields(ExportedModel)} - {"inputs", "kernels", "quantizers"}
+    names = {field.name for field in dataclasses.fields(ExportedMethod)} - {"inputs", "kernels", "quantizers"}
     outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in names}
-    assert model == ExportedModel(**outputs, inputs=("x",))
     sources = {"srcs": (SourceArtifact("pkg/net.py"), SourceArtifact("pkg/util.py")), "data": ()}
-    assert eager == EagerModel(sources, action.params, action.tools)
+    exported = ExportedMethod(**outputs, inputs=("x",))
+    eager = EagerMethod(sources, action.params, action.tools)
+    assert model == Model({"forward": ModelMethod(exported, eager)})
     assert files == Files((outputs["signature"], outputs["debug"]))
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from modelbuild.step import Step, ignore_progress
+from tests.sealed_programs import unnamed_signature
 
 XNNPACK: Mapping[str, Any] = {
     "precisions": ["dynamic_quant", "fp32", "static_quant"],
@@ -368,13 +369,15 @@ def run_steps_on(
     for id in ids:
         inputs = {"partition": (folder / "partitions" / id,)}
         compile.run(Step({"attributes": {}}, inputs, {"compiled": made(f"compiled/{id}")}, folder))
-    outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
+    files = {"pte": "model.pte", "delegation": "delegation.json", "signature": "signature.json"}
+    outputs = {name: folder / file for name, file in files.items()}
     emit.run(
         Step(
-            {"partitions": ids, "sidecars": {}},
+            {"partitions": {"forward": ids}, "sidecars": {}},
             {
                 "residual": (folder / "residual",),
                 "report": (folder / "report.json",),
+                "signature": (unnamed_signature(folder),),
                 "parts": tuple(folder / "compiled" / id for id in ids),
             },
             {**outputs, "ptd": folder / "model.ptd"} if external else outputs,

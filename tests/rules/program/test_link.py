@@ -15,10 +15,11 @@ import pytest
 
 from modelbuild.step import StepError
 from modelbuild_rules.program.steps.linking import flatbuffer, segments
-from modelbuild_rules.program.steps.linking.link import Part, link
+from modelbuild_rules.program.steps.linking.link import Part, Residual, link
 from modelbuild_rules.program.steps.linking.manifest import KEY
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
+from tests.sealed_programs import unnamed_signature
 
 Entry = tuple[str, bytes, int, bool, Mapping[str, Any] | None]
 
@@ -58,7 +59,8 @@ def linked(lowered: Callable[[str], Any], tmp_path: Path) -> Callable[..., Progr
             (tmp_path / id).mkdir()
             compiled.write(tmp_path / id)
             parts[id] = Part.read(tmp_path / id)
-        link(lowered("multi").folder / "residual/program.pte", (), parts, tmp_path / "out.pte", ptd)
+        residual = Residual(lowered("multi").folder / "residual/program.pte", (), parts)
+        link({"forward": residual}, tmp_path / "out.pte", ptd)
         return Program(tmp_path / "out.pte")
 
     return run
@@ -165,17 +167,18 @@ from modelbuild.step import Step
 from modelbuild_rules.program.steps import emit
 folder = Path({folder!r})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-files = {{"residual": (folder / "residual",), "report": (folder / "report.json",)}}
+files = {{"residual": (folder / "residual",), "report": (folder / "report.json",), "signature": (Path({signature!r}),)}}
 inputs = {{**files, "parts": tuple(map(Path, {parts!r}))}}
-outputs = {{"pte": Path("out.pte"), "delegation": Path("delegation.json")}}
-emit.run(Step({{"partitions": ["p0", "p1"], "sidecars": {{}}}}, inputs, outputs, Path(".")))
+outputs = {{"pte": Path("out.pte"), "delegation": Path("delegation.json"), "signature": Path("program.json")}}
+emit.run(Step({{"partitions": {{"forward": ["p0", "p1"]}}, "sidecars": {{}}}}, inputs, outputs, Path(".")))
 heavy = sorted(name for name in ("torch", "executorch.exir") if name in sys.modules)
 print(json.dumps([heavy, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
 """
 
 
 def _emit(folder: Path, parts: list[Path], where: Path) -> tuple[list[str], int]:
-    script = SCRIPT.format(path=sys.path, folder=str(folder), parts=[str(part) for part in parts])
+    signature = str(unnamed_signature(where))
+    script = SCRIPT.format(path=sys.path, folder=str(folder), parts=[str(part) for part in parts], signature=signature)
     done = subprocess.run([sys.executable, "-c", script], cwd=where, capture_output=True, text=True, check=True)
     heavy, grown = json.loads(done.stdout)
     return heavy, grown

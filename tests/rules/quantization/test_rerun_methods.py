@@ -54,7 +54,7 @@ quantizers = [{ type = "xnnpack" }]
 name = "int8"
 model = ":net"
 recipe = ":recipe"
-calibrations = { embed = ":data_4", classify = ":data_4" }
+calibration = { embed = ":data_4", classify = ":data_4" }
 
 [[backend_stack]]
 name = "stack"
@@ -76,7 +76,7 @@ def of(target: str, steps: str, methods: Iterable[str] = METHODS) -> set[str]:
 def program(methods: Iterable[str] = METHODS) -> set[str]:
     """Return the ids of the actions that make a program from methods that changed."""
     compiled = {f"//:program#compile:{method}.p0" for method in methods}
-    linked = ("plan", "emit", "verify")
+    linked = ("emit", "verify")
     return {*of("program", "partition", methods), *compiled, *(f"//:program#{step}" for step in linked)}
 
 
@@ -102,9 +102,9 @@ TABLE = {
         {*of("net", "export"), *of("int8", "modules")},
     ),
     "method of the program": Row(
-        edited("BUILD.toml", 'model = ":int8"\n', 'methods = { embed = ":int8" }\n'),
+        edited("BUILD.toml", 'model = ":int8"\n', 'model = { embed = ":int8" }\n'),
         # It shares no state any more.
-        {"//:program#partition:embed", "//:program#plan", "//:program#emit", "//:program#verify"},
+        {"//:program#partition:embed", "//:program#emit", "//:program#verify"},
     ),
 }
 QUICK = "calibration data of one method"

@@ -384,9 +384,11 @@ WRITE = 'method = "write", generator = { seed = 1 }, count = { row = 0 }'
 READ = 'method = "read", feed = { z = { output = "y" } }'
 
 
-def sequence(write: str = WRITE, read: str = READ, more: str = "") -> str:
+def sequence(write: str = WRITE, read: str = READ, more: str = "", model: str = '":module"') -> str:
     steps = ", ".join(f"{{ {each} }}" for each in (write, read))
-    return SEQUENCE.replace("{steps}", steps).replace("{more}", more)
+    text = SEQUENCE.replace("{steps}", steps).replace("{more}", more)
+    program, test = text.split("[[pte_test]]")
+    return f"{program}[[pte_test]]" + test.replace('model = ":module"', f"model = {model}")
 
 
 @pytest.mark.parametrize(
@@ -401,7 +403,7 @@ def sequence(write: str = WRITE, read: str = READ, more: str = "") -> str:
         {"write": READ.replace("feed", "generator = { seed = 1 } #").partition(" #")[0], "read": WRITE},
         {"read": READ.replace('"y"', '"best"')},
         {"read": READ.replace('"y"', '"y", argmax = true')},
-        {"more": 'models = { read = ":reader" }'},
+        {"model": '{ write = ":module", read = ":reader" }'},
         {"more": 'method = "write"'},
     ],
 )
@@ -429,7 +431,7 @@ def test_a_test_has_only_the_methods_that_it_calls(actions: Actions, keys: Any) 
         ("write", 0, ""),
         ("read", 0, ""),
     ]
-    apart = actions(test=sequence(more='models = { read = ":reader" }'))["test"].params
+    apart = actions(test=sequence(model='{ write = ":module", read = ":reader" }'))["test"].params
     assert apart["methods"]["read"]["module"] == 1
 
 
@@ -438,7 +440,10 @@ def test_a_test_has_only_the_methods_that_it_calls(actions: Actions, keys: Any) 
     [
         ({"read": READ.replace('"read"', '"raed"')}, "':sequence' has no method 'raed'; did you mean 'read'?"),
         ({"more": 'method = "wrte"'}, "':sequence' has no method 'wrte'; did you mean 'write'?"),
-        ({"more": 'models = { reed = ":reader" }'}, "':sequence' has no method 'reed'; did you mean 'read'?"),
+        (
+            {"model": '{ write = ":module", reed = ":reader" }'},
+            "':sequence' has no method 'reed'; did you mean 'read'?",
+        ),
         ({"write": READ}, "step 1 of case 'a': no call is before it; expected 'z' in 'files' or 'count'"),
         (
             {"read": READ.replace('"y"', '"bets"')},
@@ -501,9 +506,5 @@ def test_the_place_of_a_step_s_method_is_in_its_table(actions: Actions) -> None:
 
 
 def test_a_test_needs_a_model_of_each_method(actions: Actions) -> None:
-    program, test = sequence().split("[[pte_test]]")
-    without = f"{program}[[pte_test]]" + test.replace('model = ":module"\n', "")
-    with pytest.raises(LoadingError, match="no model is given; expected 'model', the label of a torch_model"):
-        actions(test=without)
-    with pytest.raises(LoadingError, match="no model of the method 'write' is given; expected 'model'"):
-        actions(test=without + 'models = { read = ":reader" }')
+    with pytest.raises(LoadingError, match="no model of the method 'write' is given; expected the label of a torch_"):
+        actions(test=sequence(model='{ read = ":reader" }'))

@@ -69,8 +69,8 @@ def linked(model: Exported, folder: Path, exclude: Sequence[str] = ()) -> dict[s
         "signature": (model.folder / "signature.json",),
         "parts": tuple(parts),
     }
-    outputs = {"pte": folder / "net.pte", "delegation": folder / "delegation.json"}
-    emit.run(Step({"partitions": [each.name for each in parts], "sidecars": {}}, inputs, outputs, folder))
+    outputs = {"pte": folder / "net.pte", **{name: folder / f"{name}.json" for name in ("delegation", "signature")}}
+    emit.run(Step({"partitions": {"forward": [each.name for each in parts]}, "sidecars": {}}, inputs, outputs, folder))
     return outputs
 
 

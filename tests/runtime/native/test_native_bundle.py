@@ -172,10 +172,12 @@ def test_the_classifiers_bundles(repository: Path, native: Path, example_cache: 
     manifest = check_bundle(xnnpack, workspace.output("classifier_xnnpack", "*.pte"), image)
     assert manifest["backends"] == ["XnnpackBackend"]
     check_format("bundle", manifest, maps=("files", "programs", "versions"))
-    check_format("signature", json.loads(workspace.output("classifier_xnnpack", "signature.json").read_text()))
+    signature = json.loads(workspace.output("classifier_xnnpack", "signature.json").read_text())
+    check_format("signature", signature, maps=("methods",))
     delegation = json.loads(workspace.output("classifier_xnnpack", "delegation.json").read_text())
     check_format("delegation", delegation, maps=("totals",))
     sealed = read_manifest(memoryview(workspace.output("classifier_xnnpack", "*.pte").read_bytes()), verify=True)
+    assert sealed.pop("signature") == signature
     check_format("pte-manifest", sealed, maps=("versions",))
     with tarfile.open(workspace.root / "models/runtime.tar") as archive:
         runtime_file = archive.extractfile("runtime.json")

@@ -113,10 +113,9 @@ def _signatures(folder: Path) -> list[Path]:
     batch = {"batch": {"min": 1, "max": 8}}
     port = {"name": "x", "dtype": "float32", "shape": ["batch", 4], "dynamic": batch, "range": [0, 1]}
     ports = {"inputs": [port], "outputs": [{**port, "name": "y"}]}
-    paths = [folder / "signature.json", folder / "methods.json"]
-    paths[0].write_text(json.dumps({"version": 1, **ports}))
-    paths[1].write_text(json.dumps({"version": 2, "methods": {"": ports}}))
-    return paths
+    path = folder / "signature.json"
+    path.write_text(json.dumps({"version": 2, "methods": {"forward": ports}}))
+    return [path]
 
 
 def _trust(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild_rules.program.steps.linking.link import Residual, link_methods
+from modelbuild_rules.program.steps.linking.link import Residual, link
 
 
 def ports(*declared: tuple[str, list[int]]) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def program(samples: dict[str, Any], tmp_path: Path) -> Path:
         name: Residual(samples[sample].path, (), {}) for name, sample in (("count", "counter"), ("two", "two"))
     }
     path = tmp_path / "methods.pte"
-    link_methods(residuals, path, None, {"version": 1, "signature": {"version": 2, "methods": METHODS}})
+    link(residuals, path, None, {"version": 1, "signature": {"version": 2, "methods": METHODS}})
     return path
 
 
@@ -149,7 +149,7 @@ def test_a_signature_of_another_method_is_refused(
 ) -> None:
     path = tmp_path / "methods.pte"
     wrong = {"count": METHODS["two"]}
-    link_methods(
+    link(
         {"count": Residual(samples["counter"].path, (), {})},
         path,
         None,

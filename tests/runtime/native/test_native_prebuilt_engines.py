@@ -129,11 +129,13 @@ def test_an_engine_is_a_program_or_a_submodule_that_eager_pytorch_is_compared_wi
     workspace.build("//:whole", "//:part")
     (whole,) = workspace.root.glob("modelbuild-out/*/whole/whole.pte")
     facts = manifest(whole)
-    assert [(each["name"], each["dtype"], each["shape"]) for each in facts["signature"]["inputs"]] == [
-        ("x", "float32", ["n", 16])
+    assert [
+        (each["name"], each["dtype"], each["shape"]) for each in facts["signature"]["methods"]["forward"]["inputs"]
+    ] == [("x", "float32", ["n", 16])]
+    assert facts["signature"]["methods"]["forward"]["inputs"][0]["dynamic"] == {"n": {"min": 1, "max": 8}}
+    assert [(each["name"], each["shape"]) for each in facts["signature"]["methods"]["forward"]["outputs"]] == [
+        ("y", ["n", 16])
     ]
-    assert facts["signature"]["inputs"][0]["dynamic"] == {"n": {"min": 1, "max": 8}}
-    assert [(each["name"], each["shape"]) for each in facts["signature"]["outputs"]] == [("y", ["n", 16])]
     (part,) = facts["parts"]
     needed = {"product": "TensorRT", "version": "8.6.0", "exact": True, "libraries": [EIGHT]}
     assert (part["backend"], part["requires"]) == ("tensorrt_engine", needed)

@@ -43,11 +43,11 @@ def program() -> bytes:
     return made
 
 
-SIGNATURE = {
-    "version": 1,
+PORTS = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 8]}],
     "outputs": [{"name": "places", "dtype": "int64", "shape": ["n", 1]}],
 }
+SIGNATURE = {"version": 2, "methods": {"forward": PORTS}}
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Net(torch.nn.Module):
 """
 READY = """
 from modelbuild.api import Attrs, Dep, Files, Source, rule
-from modelbuild_rules.providers import DeviceTarget, Program
+from modelbuild_rules.providers import DeviceTarget, Program, ProgramMethod
 
 class ReadyProgramAttrs(Attrs):
     pte: Source
@@ -41,13 +41,14 @@ class ReadyProgramAttrs(Attrs):
 @rule(attrs=ReadyProgramAttrs)
 def ready_program(ctx):
     pte, delegation, signature = map(ctx.file, (ctx.attrs.pte, ctx.attrs.delegation, ctx.attrs.signature))
-    return Program(pte, None, delegation, signature, device=ctx.device(DeviceTarget)), Files((pte,))
+    methods = {"forward": ProgramMethod()}
+    return Program(pte, None, delegation, signature, methods, ctx.device(DeviceTarget)), Files((pte,))
 """
-SIGNATURE = {
-    "version": 1,
+PORTS = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 16]}],
     "outputs": [{"name": "y", "dtype": "float32", "shape": [2, 16]}],
 }
+SIGNATURE = {"version": 2, "methods": {"forward": PORTS}}
 RTX_NEEDED = {
     "product": "TensorRT-RTX",
     "version": "1.6.1",

@@ -126,7 +126,7 @@ def test_describes_by_the_manifest(
     inputs = [{"name": name, "dtype": "float32", "shape": ["n", size]} for name, size in (("x", 4), ("y", 3))]
     outputs = [{"name": "a", "dtype": "float32", "shape": ["n", 3]}, {"name": "b", "dtype": "float32", "shape": ["n"]}]
     facts: dict[str, Any] = {
-        "signature": {"version": 1, "inputs": inputs, "outputs": outputs},
+        "signature": {"version": 2, "methods": {"forward": {"inputs": inputs, "outputs": outputs}}},
         "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]},
         "versions": {"torch": "2.14.0", "executorch": "1.5.1"},
         "parts": [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32, "requires": LIBRARY}],

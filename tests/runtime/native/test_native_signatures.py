@@ -245,9 +245,10 @@ def test_each_file_beside_a_program_needs_a_signature(
 ) -> None:
     program, data = (Path(shutil.copy(bundle / f"program/net.{suffix}", tmp_path)) for suffix in ("pte", "ptd"))
     signature = tmp_path / "net.signature.json"
-    ports = [(name, list(array.shape)) for name, array in zip("xy", ARRAYS, strict=True)]
-    named = [{"name": name, "dtype": "float32", "shape": shape} for name, shape in (*ports, ("a", [2, 3]), ("b", [2]))]
-    signature.write_text(json.dumps({"version": 1, "inputs": named[:2], "outputs": named[2:]}))
+    shapes = [(name, list(array.shape)) for name, array in zip("xy", ARRAYS, strict=True)]
+    named = [{"name": name, "dtype": "float32", "shape": shape} for name, shape in (*shapes, ("a", [2, 3]), ("b", [2]))]
+    ports = {"inputs": named[:2], "outputs": named[2:]}
+    signature.write_text(json.dumps({"version": 2, "methods": {"forward": ports}}))
     signed(program, key)
     for file in (signature, data):
         assert refused(program) == f"{file}: is not signed; expected {file}.sig"

@@ -44,21 +44,20 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
     request = replace(make_request(workspace, settings.directory, (label,), flags), keep_going=True)
     nothing = f"{label} has no report about its layers; expected a quantized_model"
     methods: list[str] = []
+    wanted = method or "forward"
 
     def files_of(provider: Provider) -> tuple[Artifact, ...]:
         if not isinstance(provider, Sensitivity):
             return ()
         methods.append(provider.method)
-        return (provider.report,) if provider.method == method else ()
+        return (provider.report,) if provider.method == wanted else ()
 
     with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
         try:
             code, contents = build_side_files(workspace, request, reporter, files_of, nothing)
         except UsageError:
-            if not methods or method in methods:
+            if not methods or wanted in methods:
                 raise
-            if not any(methods):
-                raise UsageError(f"{label} has one method; expected no --method") from None
             if not method:
                 message = f"{label} has several methods; expected --method with one of: {', '.join(methods)}"
                 raise UsageError(message) from None
@@ -68,7 +67,7 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
         return code
     report = read_sensitivity(label, contents[label])
     if request.json:
-        click.echo(json.dumps({**report, "target": label, "method": method or "forward"}))
+        click.echo(json.dumps({**report, "target": label, "method": wanted}))
         return code
     named = f"{label}, method {method}" if method else label
     for line in lines(report, named, layers):

@@ -16,7 +16,8 @@ from modelbuild_rules.device.device_target import Capability
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
-from modelbuild_rules.providers import CompiledModule, StackEntry
+from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.providers import CompiledModule, Model, ModelMethod, StackEntry
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import PartParams, PartTensor
@@ -168,8 +169,8 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     module = CompiledModule(StackEntry(backend, attributes, {"engine": made["compiled"]}), inputs, outputs)
     model = declare_export(ctx, {}, _params(attrs, inputs, outputs), EXPORT_TOOLS, f"the engine {attrs.plan}")
     origin = attrs.origin((ctx.file(attrs.plan),))
-    contents = model_contents(ctx.label.name, origin.license, model, ())
-    return model, module, Files((model.signature,)), origin, contents
+    contents = model_contents(ctx.label.name, origin.license, {FORWARD: model}, ())
+    return Model({FORWARD: ModelMethod(model)}), module, Files((model.signature,)), origin, contents
 
 
 # Attributes that are no parameters of the step.
@@ -192,6 +193,7 @@ def _params(attrs: TensorrtEngineAttrs, inputs: tuple[PartTensor, ...], outputs:
     interface = {"id": "", "name": "the engine", "inputs": list(inputs), "outputs": list(outputs)}
     params: Any = {
         "entry": None,
+        "method": FORWARD,
         "kwargs": {},
         "prepare": None,
         "weights": [],

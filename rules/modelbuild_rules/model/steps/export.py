@@ -69,9 +69,9 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
     if recording.failure is not None and not recording.calls:
         error = recording.failure
         problem = f"{type(error).__name__}: {first_line(error)}"
-        raise StepError(f"{_method(params)} of {name} fails on its example inputs in eager mode: {problem}") from error
+        raise StepError(f"{params['method']} of {name} fails on its example inputs in eager mode: {problem}") from error
     if all(output is None for output in program.graph_signature.user_outputs):
-        raise StepError(f"{_method(params)} of {name} returns nothing; expected one or more tensors")
+        raise StepError(f"{params['method']} of {name} returns nothing; expected one or more tensors")
     debug = _debug(program, step.root)
     _check_operators(program, debug, name)
     if found := changed_tensor(program, [each["name"] for each in params["inputs"]]):
@@ -121,7 +121,7 @@ def _export(
 
     def returned(module: torch.nn.Module, args: Any, result: Any) -> Any:
         changed_state.extend(state.changed())
-        return _checked(plain(result), f"{_method(params)} of {name}")
+        return _checked(plain(result), f"{params['method']} of {name}")
 
     hook = module.register_forward_hook(returned)
     try:
@@ -139,7 +139,7 @@ def _export(
         state.restore()
     if changed_state and _reads_state(module, state, params, examples):
         raise StepError(
-            f"{_method(params)} of {name} changes the attribute '{changed_state[0]}', on which its next call depends;"
+            f"{params['method']} of {name} changes the attribute '{changed_state[0]}', on which its next call depends;"
             " expected a buffer that it changes: self.register_buffer"
         )
     remove_unused(program)
@@ -172,10 +172,6 @@ def _exported(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any) -> t
             raise
     with as_constants(numbers):
         return without_vmap(export())
-
-
-def _method(params: ModelParams) -> str:
-    return params.get("method", "forward")
 
 
 def _checked(result: Any, method: str) -> Any:

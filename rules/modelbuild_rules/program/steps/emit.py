@@ -2,14 +2,12 @@
 
 Inputs   residual    trees; report: JSON, as program/steps/partition.py writes them, one of each method
          parts       trees of compile steps, in the order of `partitions`
-         signature   JSON, as the export step writes it, one of each method, for the manifest; optional
-Params   partitions  ids of the parts
-         methods     names of the methods, whose parts have ids such as "encode.p0"; without it, the program is the only
-                     residual, with its own method
+         signature   JSON, as the export step writes it, one of each method
+Params   partitions  ids of each method's parts in its residual, by the method's name
          modules     the number of each method's module; methods of one module share their state; optional
          device      facts of the device, for the manifest; optional
          sidecars    file name -> module that merges the parts' files of this name into an output
-Outputs  pte, delegation; ptd if weights are outside the program; signature if there are `methods`; those of `sidecars`
+Outputs  pte, delegation, signature; ptd if weights are outside the program; those of `sidecars`
 """
 
 from __future__ import annotations
@@ -17,16 +15,18 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.linking.link import Part, Residual, link, link_methods
+from modelbuild_rules.model.method_names import qualified
+from modelbuild_rules.program.steps.linking.link import Part, Residual, link
 from modelbuild_rules.program.steps.linking.named_data import read_named
 from modelbuild_rules.program.steps.lowering import executorch_private
 
 if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import Signature
     from modelbuild_rules.program.documents import (
         BackendTotal,
         CompiledPartition,
@@ -45,56 +45,52 @@ _DIGESTED = 1 << 20
 def run(step: Step) -> None:
     executorch_private.require()
     folders = step.inputs.get("parts", ())
-    parts = {id: Part.read(folder) for id, folder in zip(step.params["partitions"], folders, strict=True)}
-    methods: Sequence[str] | None = step.params.get("methods")
-    reports: list[list[NodeDelegation]] = [json.loads(path.read_text()) for path in step.inputs["report"]]
-    nodes = reports[0] if methods is None else [node for each in map(_in_method, methods, reports) for node in each]
-    delegated = delegation(nodes, parts)
-    signature = _signature(step, methods)
+    ids: Mapping[str, Sequence[str]] = step.params["partitions"]
+    names = [qualified(method, id) for method, own in ids.items() for id in own]
+    parts = {id: Part.read(folder) for id, folder in zip(names, folders, strict=True)}
+    delegated = delegation(list(_nodes(step, ids)), parts)
+    signature = _signature(step, ids)
     made = manifest(step, signature, delegated["partitions"], parts)
-    files = step.outputs["pte"], step.outputs.get("ptd"), made
-    if methods is None:
-        residual = step.input("residual")
-        link(residual / "program.pte", read_named(residual / "constants"), parts, *files)
-    else:
-        numbers: Sequence[int] | None = step.params.get("modules")
-        modules = None if numbers is None else dict(zip(methods, numbers, strict=True))
-        link_methods(dict(zip(methods, _residuals(step, methods, parts), strict=True)), *files, modules)
-        step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
-    Path(step.outputs["delegation"]).write_text(json.dumps(delegated, indent=1) + "\n")
+    link(_residuals(step, ids, parts), step.outputs["pte"], step.outputs.get("ptd"), made, step.params.get("modules"))
+    step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
+    step.outputs["delegation"].write_text(json.dumps(delegated, indent=1) + "\n")
     for name, merging in step.params["sidecars"].items():
         written = [file for folder in folders if (file := folder / name).is_file()]
         importlib.import_module(merging).merge(written, step.outputs[name])
 
 
-def _in_method(method: str, nodes: Sequence[NodeDelegation]) -> Iterator[NodeDelegation]:
-    """Yield the nodes of a method with the ids that their partitions have in the program."""
-    for node in nodes:
-        made = node.copy()
-        made["method"] = method
-        if "partition" in made:
-            made["partition"] = f"{method}.{made['partition']}"
-        yield made
+def _nodes(step: Step, methods: Iterable[str]) -> Iterator[NodeDelegation]:
+    """Yield the nodes of all methods with the ids that their partitions have in the program."""
+    for method, report in zip(methods, step.inputs["report"], strict=True):
+        nodes: list[NodeDelegation] = json.loads(report.read_text())
+        for node in nodes:
+            made = node.copy()
+            made["method"] = method
+            if "partition" in made:
+                made["partition"] = qualified(method, made["partition"])
+            yield made
 
 
-def _residuals(step: Step, methods: Sequence[str], parts: Mapping[str, Part]) -> Iterator[Residual]:
-    for method, folder in zip(methods, step.inputs["residual"], strict=True):
-        own = {id.removeprefix(f"{method}."): part for id, part in parts.items() if id.startswith(f"{method}.")}
-        yield Residual(folder / "program.pte", read_named(folder / "constants"), own)
+def _residuals(step: Step, ids: Mapping[str, Sequence[str]], parts: Mapping[str, Part]) -> dict[str, Residual]:
+    return {
+        method: Residual(
+            folder / "program.pte", read_named(folder / "constants"), {id: parts[qualified(method, id)] for id in own}
+        )
+        for (method, own), folder in zip(ids.items(), step.inputs["residual"], strict=True)
+    }
 
 
-def _signature(step: Step, methods: Sequence[str] | None) -> Mapping[str, Any] | None:
-    """Return the program's signature: that of the model, or of each method."""
-    found: list[dict[str, Any]] = [json.loads(path.read_text()) for path in step.inputs.get("signature", ())]
-    if methods is None:
-        return found[0] if found else None
-    ports = [{"inputs": each["inputs"], "outputs": each["outputs"]} for each in found]
-    return {"version": 2, "methods": dict(zip(methods, ports, strict=True))}
+def _signature(step: Step, methods: Iterable[str]) -> Signature:
+    """Return the program's signature: the inputs and outputs of each method."""
+    found: list[Signature] = [json.loads(path.read_text()) for path in step.inputs["signature"]]
+    (version,) = {each["version"] for each in found}
+    ports = [only for each in found for only in each["methods"].values()]
+    return {"version": version, "methods": dict(zip(methods, ports, strict=True))}
 
 
 def manifest(
     step: Step,
-    signature: Mapping[str, Any] | None,
+    signature: Signature,
     partitions: Sequence[CompiledPartition],
     parts: Mapping[str, Part],
 ) -> Manifest:
@@ -117,7 +113,7 @@ def manifest(
         "parts": [_manifest_part(each, parts[each["id"]]) for each in partitions],
     }
     if any(part.about and part.about.get("state") for part in parts.values()) and "modules" in step.params:
-        made["modules"] = dict(zip(step.params["methods"], step.params["modules"], strict=True))
+        made["modules"] = step.params["modules"]
     if kernels:
         made["kernels"] = [{"library": name, "operators": sorted(kernels[name])} for name in kernels]
     return made

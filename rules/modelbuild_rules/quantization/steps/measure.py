@@ -26,7 +26,7 @@ from modelbuild_rules.model.steps.eager.tensors import to_tensor
 from modelbuild_rules.quantization.steps.linears import quantize_linears
 from modelbuild_rules.quantization.steps.prepared import prepare, unlifted
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples, signature_ports
-from modelbuild_runtime.files.signature import read_signature
+from modelbuild_runtime.files.signature import read_signatures
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import Measured
@@ -74,7 +74,8 @@ def run(step: Step) -> None:
         _outputs(prepared, given.reset, step, sample, f"sample {number} of {total}, observed")
     step.progress("quantizing")
     module = quantize_linears(given.module if prepared is None else convert_pt2e(prepared), quantizers)
-    names = [each.name for each in read_signature(step.input("signature")).outputs]
+    (method,) = read_signatures(step.input("signature")).values()
+    names = [each.name for each in method.outputs]
     if len(names) != len(expected[0]):
         names = [str(number) for number in range(len(expected[0]))]
     sums = {name: _Sums() for name in names}

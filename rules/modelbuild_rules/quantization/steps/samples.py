@@ -18,7 +18,7 @@ from modelbuild.step import Step, StepError
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.dtypes import numpy_type
 from modelbuild_runtime.errors import InputError
-from modelbuild_runtime.files.signature import Named, read_signature
+from modelbuild_runtime.files.signature import Named, read_signatures
 from modelbuild_runtime.inputs import read_input
 from modelbuild_runtime.shapes import Dim, fits, shape_text
 
@@ -28,10 +28,11 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def signature_ports(signature: Path) -> list[Port]:
-    """Return the inputs that a signature declares."""
+    """Return the inputs that the signature of a model's method declares."""
+    (method,) = read_signatures(signature).values()
     return [
         Port(each.name, "tensor", each.dtype, tuple(_dim(size, each) for size in each.shape), range=each.range)
-        for each in read_signature(signature).inputs
+        for each in method.inputs
     ]
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.model.steps.calls.differences import difference, other_choice
 from modelbuild_rules.model.steps.calls.files import Calls
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, description_of, tensor_ports
@@ -36,11 +37,7 @@ def run(step: Step) -> None:
     if unmet := runner.unmet_requirement():
         raise StepError(f"the program cannot run here: it {unmet}; expected 'verify = false'")
     program = description_of(step, "program")
-    several = len(program.methods) > 1
-    methods = {
-        name: _verified(step, runner, name, program.method(name if several else None))
-        for name in step.params["methods"]
-    }
+    methods = {name: _verified(step, runner, name, program.method(name)) for name in step.params["methods"]}
     document: Verified = {"version": 1, "methods": methods}
     step.outputs["verified"].write_text(json.dumps(document, indent=1) + "\n")
     random = [name for name, each in methods.items() if each["random"]]
@@ -66,7 +63,7 @@ def _verified(step: Step, runner: ProgramRunner, method: str, described: MethodD
         from modelbuild_rules.testing.steps.bisect.verified import explain  # imports torch
 
         why = explain(step, runner, calls[: number + 1], right, name, facts)
-        whose = f"{method}: " if len(step.params["methods"]) > 1 else ""
+        whose = "" if list(step.params["methods"]) == [FORWARD] else f"{method}: "
         raise StepError(f"{whose}on {names[number]}, the program's output '{name}' {problem}, the module's; {why}")
     return {"calls": list(names), "random": recorded.document["random"]}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.json_fields import Field
-from modelbuild_runtime.files.signature import Signature, parse_signature
+from modelbuild_runtime.files.signature import Signatures, parse_signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Contents:
     shared_state  true if its methods have one state
     """
 
-    signature: Signature | None = None
+    signature: Signatures | None = None
     device: Target | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
@@ -115,7 +115,7 @@ def contents(manifest: Mapping[str, Any] | None, path: Path) -> Contents:
     try:
         signature = found.get("signature")
         return Contents(
-            None if signature.value is None else parse_signature(signature, path),
+            None if signature.value is None else parse_signatures(signature, path),
             _device(found.get("device")),
             {name: version.text() for name, version in found.get("versions").items()},
             tuple(map(_part, _entries(found.get("parts")))),

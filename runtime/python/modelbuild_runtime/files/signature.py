@@ -1,11 +1,11 @@
 """Names, ranges and dynamic dimensions of a program's inputs and outputs: in its manifest, or signature.json beside it.
 
-{"version": 1,
- "inputs":  [{"name", "dtype", "shape": [1, 3, "h"], "dynamic": {"h": {"min", "max"}}, "range": [low, high] | null}],
- "outputs": [{"name", "dtype", "shape"}]}
+{"version": 2,
+ "methods": {"forward": {
+   "inputs":  [{"name", "dtype", "shape": [1, 3, "h"], "dynamic": {"h": {"min", "max"}}, "range": [low, high] | null}],
+   "outputs": [{"name", "dtype", "shape"}]}}}
 
-A dimension that is a sum of others also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8. A program with several
-models has {"version": 2, "methods": {"encode": {"inputs": [...], "outputs": [...]}, ...}}.
+A dimension that is a sum of others also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.json_fields import Field, read_json
 from modelbuild_runtime.shapes import Dim
 
-VERSION = 1
-VERSION_OF_METHODS = 2
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,45 +35,38 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The inputs and outputs of one method, or the signatures of `methods` by name."""
+    """The inputs and outputs of a method."""
 
     inputs: tuple[Named, ...] = ()
     outputs: tuple[Named, ...] = ()
-    methods: Mapping[str, Signature] | None = None
-
-    def of(self, method: str, only: bool) -> Signature | None:
-        """Return the signature of a method, which may be the program's only one; None if there is none."""
-        if self.methods is not None:
-            return self.methods.get(method)
-        return self if only or method == "forward" else None
 
 
-def signature_beside(pte: Path) -> Signature | None:
-    """Return the signature in a file beside a program: <name>.signature.json, or signature.json. None without one."""
+Signatures: TypeAlias = Mapping[str, Signature]
+
+
+def signatures_beside(pte: Path) -> Signatures:
+    """Return the signatures in a file beside a program: <name>.signature.json, or signature.json. Without one, none."""
     candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
-    return next((read_signature(found) for found in candidates if found.is_file()), None)
+    return next((read_signatures(found) for found in candidates if found.is_file()), {})
 
 
-def read_signature(path: Path) -> Signature:
-    """Read a signature. Raises ProgramError if the file is not a signature."""
+def read_signatures(path: Path) -> Signatures:
+    """Read the signatures of methods, by name. Raises ProgramError if the file has none."""
     try:
-        return parse_signature(read_json(path), path)
+        return parse_signatures(read_json(path), path)
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ProgramError(f"{path}: not a signature: {error}") from None
 
 
-def parse_signature(found: Field, file: Path) -> Signature:
-    """Return the signature in a JSON object of a file. Raises ProgramError for a version of the format that this module
-    doesn't support, and ValueError for a member of another type."""
+def parse_signatures(found: Field, file: Path) -> Signatures:
+    """Return the signatures in a JSON object of a file. Raises ProgramError for a version of the format that this
+    module doesn't support, and ValueError for a member of another type."""
     version = found.get("version").value
-    if version == VERSION_OF_METHODS:
-        return Signature(methods={name: _ports(ports) for name, ports in found.get("methods").items()})
     if version != VERSION:
-        supported = f"{VERSION} and {VERSION_OF_METHODS}"
-        raise ProgramError(f"{file}: signature of version {version!r}; this runtime supports {supported}")
-    return _ports(found)
+        raise ProgramError(f"{file}: signature of version {version!r}; this runtime supports {VERSION}")
+    return {name: _ports(ports) for name, ports in found.get("methods").items()}
 
 
 def _ports(found: Field) -> Signature:

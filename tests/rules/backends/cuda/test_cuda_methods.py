@@ -24,14 +24,12 @@ LENGTH, WIDTH = 8, 64
 SUM = {"name": "sum", "dtype": "float32", "shape": [WIDTH]}
 SIGNATURES: dict[str, Any] = {
     "prefill": {
-        "version": 1,
         "inputs": [
             {"name": "x", "dtype": "float32", "shape": ["n", WIDTH], "dynamic": {"n": {"min": 2, "max": LENGTH}}},
         ],
         "outputs": [SUM],
     },
     "decode": {
-        "version": 1,
         "inputs": [
             {"name": "x", "dtype": "float32", "shape": [1, WIDTH], "dynamic": {}},
             {"name": "position", "dtype": "int64", "shape": [1], "dynamic": {}},
@@ -95,7 +93,9 @@ def run_methods(request: pytest.FixtureRequest, lowering: Any, compile_to: Any, 
     def emitted(modules: Mapping[str, int]) -> None:
         source = {method: method.split("_")[0] for method in modules}
         for method in lowered:
-            (tmp_path / f"{method}.json").write_text(json.dumps(SIGNATURES[method]))
+            (tmp_path / f"{method}.json").write_text(
+                json.dumps({"version": 2, "methods": {method: SIGNATURES[method]}})
+            )
         emit.run(
             Step(
                 root=tmp_path,
@@ -111,11 +111,8 @@ def run_methods(request: pytest.FixtureRequest, lowering: Any, compile_to: Any, 
                     "signature": pieces / "signature.json",
                 },
                 params={
-                    "partitions": [
-                        f"{method}.{part['id']}" for method in modules for part in lowered[source[method]].plan
-                    ],
-                    "methods": list(modules),
-                    "modules": list(modules.values()),
+                    "partitions": {method: [part["id"] for part in lowered[source[method]].plan] for method in modules},
+                    "modules": dict(modules),
                     "sidecars": {},
                 },
             )

@@ -43,7 +43,7 @@ def arguments(
 
 
 def _method(params: ModelParams) -> str:
-    return f"{params.get('method', 'forward')} of {params['entry'] or 'the model'}"
+    return f"{params['method']} of {params['entry'] or 'the model'}"
 
 
 def _value(written: Any, inputs: Mapping[str, torch.Tensor]) -> Any:

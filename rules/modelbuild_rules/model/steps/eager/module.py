@@ -63,8 +63,8 @@ def make_module(root: Path, params: ModelParams, inputs: Mapping[str, tuple[Path
 
 def _call_method(module: torch.nn.Module, params: ModelParams) -> None:
     """Make a call of the module one of the method that the parameters name. Raises StepError if it has none."""
-    name = params.get("method")
-    if name is None:
+    name = params["method"]
+    if name == "forward":
         return
     method = getattr(module, name, None)
     if not inspect.ismethod(method):

@@ -20,6 +20,7 @@ from modelbuild_rules.model.steps.exported.dimensions import names_of_symbols
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import (
         DynamicDimension,
+        MethodSignature,
         ModelParams,
         Signature,
         SignatureInput,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         SizeRange,
     )
 
-VERSION = 1
+VERSION = 2
 RETURNED = frozenset(
     {torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64}
     | {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64}
@@ -72,11 +73,11 @@ def signature(program: Any, params: ModelParams, examples: Sequence[torch.Tensor
     for index, name in enumerate(names):
         if name in names[:index]:
             raise StepError(f"the module returns two outputs '{name}'; expected their names in the attribute 'outputs'")
-    return {
-        "version": VERSION,
+    ports: MethodSignature = {
         "inputs": inputs,
         "outputs": [_output(name, value, symbols) for name, value in zip(names, outputs, strict=True)],
     }
+    return {"version": VERSION, "methods": {params["method"]: ports}}
 
 
 def _constant(size: Any) -> Any:

@@ -57,7 +57,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A program to link: the arguments `program`, `constants` and `parts` of `link`."""
+    """A lowered method.
+
+    path       a .pte whose delegates are placeholders of the partitions in `parts`
+    constants  its constants outside it
+    parts      its compiled partitions by id
+    """
 
     path: Path
     constants: Sequence[Named]
@@ -65,41 +70,20 @@ class Residual:
 
 
 def link(
-    program: Path,
-    constants: Iterable[Named],
-    parts: Mapping[str, Part],
-    pte: Path,
-    ptd: Path | None,
-    manifest: Manifest | None = None,
-) -> None:
-    """Write `pte` and, unless it is None, `ptd` with all data that may be outside the program.
-
-    Both end with a manifest. Arguments:
-    program    a .pte whose delegates are placeholders of the partitions in `parts`
-    constants  the program's own constants outside it
-    manifest   the .pte's; by default one without facts
-    Raises StepError if two partitions have different data under one key, or if there is no data for `ptd`: ExecuTorch
-    can't load an empty one.
-    """
-    with TemporaryDirectory() as work:
-        contents = Contents()
-        segments = Segments(contents)
-        table, blobs = read_file(program)
-        _keep_constants(table, blobs, segments)
-        table.backendDelegateData = _put_delegates(table, blobs, parts, segments, [])
-        named = [*constants, *_named(table, parts)]
-        _write(table, segments, named, contents, (pte, ptd), manifest, Path(work))
-
-
-def link_methods(
     residuals: Mapping[str, Residual],
     pte: Path,
     ptd: Path | None,
     manifest: Manifest | None = None,
     modules: Mapping[str, int] | None = None,
 ) -> None:
-    """Write a program with a method of each residual program, which has one method, as `link` does. Equal constants,
-    and equal data of partitions, are there once. Methods with the same number in `modules` share their state."""
+    """Write `pte`, a program with a method of each residual, and, unless it is None, `ptd` with all data that may be
+    outside the program. Equal constants, and equal data of partitions, are there once. Both files end with a manifest;
+    `manifest` is that of the .pte, by default one without facts. Methods with the same number in `modules` share their
+    state.
+
+    Raises StepError if two partitions have different data under one key, or if there is no data for `ptd`: ExecuTorch
+    can't load an empty one.
+    """
     with TemporaryDirectory() as work:
         contents = Contents()
         segments = Segments(contents)
@@ -154,19 +138,10 @@ def read_file(path: Path) -> tuple[Any, list[Blob]]:
     return table, [Blob(path, base + segment.offset, segment.size) for segment in table.segments or []]
 
 
-def _keep_constants(table: Any, blobs: list[Blob], segments: Segments) -> None:
-    """Add the constants and the initial state of buffers as the first segments, unchanged."""
-    constants = table.constantSegment
-    if constants is not None and constants.offsets is not None and len(constants.offsets):
-        constants.segmentIndex = segments.add("constants", blobs[constants.segmentIndex])
-    for index, mutable in enumerate(table.mutableDataSegments or []):
-        mutable.segmentIndex = segments.add(f"mutable {index}", blobs[mutable.segmentIndex])
-
-
 def _put_delegates(
     table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments, inline: list[_EmptyInline]
-) -> list[_EmptyInline]:
-    """Add the delegates' blobs as segments, and the empty ones to `inline`, which is returned."""
+) -> None:
+    """Add the delegates' blobs as segments, and the empty ones to `inline`."""
     for plan in table.executionPlan:
         for delegate in plan.delegates or []:
             blob = blobs[delegate.processed.index]
@@ -177,7 +152,6 @@ def _put_delegates(
             delegate.processed.location = _SEGMENT if blob.size else _INLINE
             delegate.processed.index = segments.add("delegate", blob) if blob.size else len(inline)
             inline += [] if blob.size else [_EmptyInline()]
-    return inline
 
 
 class _EmptyInline:

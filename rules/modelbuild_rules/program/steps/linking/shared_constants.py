@@ -33,6 +33,7 @@ def _merge_constants(
 ) -> None:
     """Write each distinct constant once. Index 0 stands for no data."""
     indices: dict[Blob, int] = {}
+    sizes: dict[Blob, int] = {}  # of constants that are padded to be compared
     offsets = [0]
     places: list[tuple[Blob, int]] = []
     for number, (table, blobs) in enumerate(programs):
@@ -45,14 +46,24 @@ def _merge_constants(
                 offsets.append(aligned(_end(places), _ALIGNMENT))
                 places.append((first, offsets[-1]))
             new[index] = indices[first]
+        if found:
+            sizes.setdefault(contents.first(found[-1]), blobs[table.constantSegment.segmentIndex].size - _start(table))
         for tensor in _tensors(table):
             if tensor.allocationInfo is None and not _is_external(tensor):
                 tensor.dataBufferIdx = new[tensor.dataBufferIdx]
+    if places and places[-1][0] in sizes:
+        blob, offset = places[-1]
+        places[-1] = Blob(blob.path, blob.offset, min(blob.size, sizes[blob])), offset
     path = work / "constants"
     write_at(path, places)
     made = programs[0][0]
     segment = segments.add("constants", Blob.file(path))
     made.constantSegment = flatbuffer.new("SubsegmentOffsets", segmentIndex=segment, offsets=offsets)
+
+
+def _start(table: Any) -> int:
+    """Return the offset of a program's last constant."""
+    return int(table.constantSegment.offsets[-1])
 
 
 def _constants(table: Any, blobs: list[Blob], last: Path) -> list[Blob]:

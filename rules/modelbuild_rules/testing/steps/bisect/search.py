@@ -135,12 +135,11 @@ class Search:
         lowered = {name: each.lowered for name, each in self._methods.items()}
         return write_tapped(self._step, lowered, names, self._folder)
 
-    def arguments(self, calls: Calls) -> list[tuple[str | None, list[Any]]]:
+    def arguments(self, calls: Calls) -> list[tuple[str, list[Any]]]:
         """Return the arguments of the tapped program for calls of the test."""
-        several = len(self._methods) > 1
         return [
             (
-                self._described[call.method].name if several else None,
+                self._described[call.method].name,
                 [call.inputs[port.name] for port in tensor_ports(self._described[call.method])],
             )
             for call in calls

@@ -38,7 +38,7 @@ def run(step: Step) -> None:
     tapped = modelbuild_runtime.read_description(target / PROGRAM, data)
     found = {}
     for name, method in methods.items():
-        own = tapped.method(method.name if len(methods) > 1 else None)
+        own = tapped.method(method.name)
         ports = [[port.name for port in tensor_ports(each)] for each in (method, own)]
         found[name] = {"name": own.name, "inputs": dict(zip(*ports, strict=True))}
     (target / "taps.json").write_text(json.dumps({"methods": found}))

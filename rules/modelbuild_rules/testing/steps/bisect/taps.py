@@ -17,7 +17,7 @@ from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEv
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.program.steps.linking.link import Part, Residual, link, link_methods, read_file
+from modelbuild_rules.program.steps.linking.link import Part, Residual, link, read_file
 from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
 from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
@@ -58,10 +58,7 @@ def relink(edges: Mapping[str, Any], modules: Mapping[str, int], built: Path, fo
     positions in the built one. Methods with the same number in `modules` share their state."""
     target = folder / "tapped.pte"
     residuals = {method: _residual(edge, built, method, folder / method, len(edges)) for method, edge in edges.items()}
-    if len(residuals) > 1:
-        link_methods(residuals, target, None, modules=modules)
-    for residual in residuals.values() if len(residuals) == 1 else ():
-        link(residual.path, (), residual.parts, target, None)
+    link(residuals, target, None, modules=modules if len(residuals) > 1 else None)
     return target
 
 
