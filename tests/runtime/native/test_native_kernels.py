@@ -423,9 +423,6 @@ CASES = {
         )
     },
     "geqrf": Case("aten::geqrf", (), [(uniform(2, 4, 3),)], tolerance=1e-4),
-    "householder_product": Case(
-        "aten::linalg_householder_product", (), [torch.geqrf(uniform(2, 4, 3))], tolerance=1e-4
-    ),
     **{
         f"ormqr_{left}_{transposed}": Case(
             "aten::ormqr",

@@ -17,17 +17,31 @@ Matrix reversed(const Matrix& a) {
   return result;
 }
 
+// Returns the matrix with this one's lower triangle.
+Matrix symmetric(Matrix a) {
+  for (std::int64_t i = 0; i < a.rows(); ++i) {
+    for (std::int64_t j = 0; j < i; ++j) a(j, i) = a(i, j);
+  }
+  return a;
+}
+
 // The eigenvalues of a matrix A, and its eigenvectors as rows.
 class Eigen {
  public:
-  // Reads only one triangle of A.
+  // Reads only one triangle of A. With infinities or NaN in it, all values are NaN.
   Eigen(const Matrix& a, bool upper, double epsilon)
       : band_(a.rows()), rows_(Matrix::identity(a.rows())), epsilon_(epsilon), sweeps_(30 * a.rows()) {
-    reduce(upper ? reversed(a) : a, upper);
+    const Matrix given = symmetric(upper ? reversed(a) : a);
+    if (!std::isfinite(norm(given))) {
+      band_.fill(std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
+    reduce(given, upper);
     if (upper) rows_ = reversed(rows_);
+    const Block whole{&band_, 0, band_.size() - 1, false};
     for (std::int64_t first = 0; first < band_.size() && converged_;) {
       std::int64_t last = first;
-      while (last + 1 < band_.size() && !splits(last)) ++last;
+      while (last < whole.last && !splits(whole, last)) ++last;
       const bool down = std::fabs(band_.d(last)) < std::fabs(band_.d(first));
       converged_ = diagonalize({&band_, first, last, down});
       first = last + 1;
@@ -40,13 +54,9 @@ class Eigen {
   const Matrix& rows() const { return rows_; }
 
  private:
-  // Makes the matrix tridiagonal by reflections of its lower triangle. `upper` reverses the result.
+  // Makes the matrix tridiagonal by reflections. `upper` reverses the result.
   void reduce(Matrix a, bool upper) {
     const Block whole{&band_, 0, a.rows() - 1, upper};
-    for (std::int64_t i = 0; i < a.rows(); ++i) {
-      for (std::int64_t j = 0; j < i; ++j) a(j, i) = a(i, j);
-    }
-    scale(a);
     for (std::int64_t k = 0; k < a.rows(); ++k) {
       whole.d(k) = a(k, k);
       if (k == a.rows() - 1) break;
@@ -60,28 +70,16 @@ class Eigen {
     }
   }
 
-  // Multiplies by a power of two, so that squares of the numbers are in range.
-  void scale(Matrix& a) {
-    double largest = 0;
-    for (std::int64_t i = 0; i < a.rows(); ++i) {
-      for (std::int64_t j = 0; j <= i; ++j) largest = std::max(largest, std::fabs(a(i, j)));
-    }
-    if (largest > 0 && std::isfinite(largest)) exponent_ = std::ilogb(largest);
-    for (std::int64_t i = 0; i < a.rows(); ++i) {
-      for (std::int64_t j = 0; j < a.columns(); ++j) a(i, j) = std::ldexp(a(i, j), -exponent_);
-    }
+  // Returns whether the matrix splits into two below a row.
+  bool splits(const Block& block, std::int64_t i) const {
+    return std::fabs(block.e(i)) <= epsilon_ * std::sqrt(std::fabs(block.d(i))) * std::sqrt(std::fabs(block.d(i + 1)));
   }
 
-  bool splits(std::int64_t i) {
-    const double scale = std::sqrt(std::fabs(band_.d(i))) * std::sqrt(std::fabs(band_.d(i + 1)));
-    return std::fabs(band_.e(i)) <= epsilon_ * scale;
-  }
-
-  // Returns whether the values converged in time; NaN never do.
+  // Returns whether the values converged in time.
   bool diagonalize(const Block& block) {
     for (std::int64_t l = 0; l <= block.end();) {
       std::int64_t m = l;
-      while (m < block.end() && !negligible(block, m)) ++m;
+      while (m < block.end() && !splits(block, m)) ++m;
       if (m < block.end()) block.e(m) = 0;
       if (m <= l + 1) {
         if (m == l + 1) diagonalize_pair(std::min(block.at(l), block.at(m)));
@@ -92,11 +90,6 @@ class Eigen {
       sweep(block, l, m);
     }
     return true;
-  }
-
-  bool negligible(const Block& block, std::int64_t i) const {
-    const double scale = epsilon_ * epsilon_ * std::fabs(block.d(i)) * std::fabs(block.d(i + 1));
-    return block.e(i) * block.e(i) <= scale + std::numeric_limits<double>::min();
   }
 
   void sweep(const Block& block, std::int64_t l, std::int64_t m) {
@@ -147,7 +140,6 @@ class Eigen {
   }
 
   void sort() {
-    for (std::int64_t i = 0; i < band_.size(); ++i) band_.d(i) = std::ldexp(band_.d(i), exponent_);
     for (std::int64_t i = 0; i < band_.size(); ++i) {
       std::int64_t least = i;
       for (std::int64_t j = i + 1; j < band_.size(); ++j) {
@@ -161,7 +153,6 @@ class Eigen {
   Band band_;
   Matrix rows_;
   double epsilon_;
-  int exponent_ = 0;
   std::int64_t sweeps_;
   bool converged_ = true;
 };

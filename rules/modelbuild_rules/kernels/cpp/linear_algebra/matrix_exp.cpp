@@ -17,17 +17,6 @@ void add(Matrix& to, double factor, const Matrix& other) {
   for (std::int64_t i = 0; i < to.rows(); ++i) to.add_row(i, factor, other, i);
 }
 
-// Returns the largest sum of magnitudes in a row.
-double norm(const Matrix& a) {
-  double largest = 0;
-  for (std::int64_t i = 0; i < a.rows(); ++i) {
-    double sum = 0;
-    for (std::int64_t j = 0; j < a.columns(); ++j) sum += std::fabs(a(i, j));
-    largest = sum <= largest ? largest : sum;  // NaN stays
-  }
-  return largest;
-}
-
 Matrix exponential(const Matrix& given) {
   constexpr int kDegree = 8;
   const double size = norm(given);

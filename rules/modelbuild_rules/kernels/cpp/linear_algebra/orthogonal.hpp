@@ -1,7 +1,6 @@
 // Orthogonal transformations of matrices' rows, and the matrices of two diagonals that rotations make diagonal.
 #pragma once
 
-#include <cmath>
 #include <limits>
 
 #include "matrix.hpp"
@@ -94,6 +93,10 @@ class Band {
   std::int64_t size() const { return values_.columns(); }
   double& d(std::int64_t i) { return values_(0, i); }
   double& e(std::int64_t i) { return values_(1, i); }
+
+  void fill(double value) {
+    for (std::int64_t i = 0; i < size(); ++i) d(i) = value;
+  }
 
   Matrix diagonal() const {
     Matrix result(size(), 1);

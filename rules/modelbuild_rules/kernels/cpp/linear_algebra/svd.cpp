@@ -9,7 +9,8 @@
 namespace modelbuild::kernels {
 namespace {
 
-// Singular values of a matrix A, and its singular vectors as rows.
+// Singular values of a matrix A, and its singular vectors as rows. As in eager mode, the values of one with infinities
+// are NaN, and one with NaN has none.
 class Svd {
  public:
   Svd(Matrix a, double epsilon)
@@ -19,9 +20,15 @@ class Svd {
         epsilon_(epsilon),
         tolerance_(epsilon * std::clamp(std::pow(epsilon, -0.125), 10.0, 100.0)),
         budget_(6 * band_.size() * band_.size()) {
-    reduce(std::move(a));
-    diagonalize();
-    sort();
+    const double size = norm(a);
+    if (std::isfinite(size)) {
+      reduce(std::move(a));
+      diagonalize();
+      sort();
+    } else {
+      band_.fill(std::numeric_limits<double>::quiet_NaN());
+      if (std::isnan(size)) budget_ = -1;
+    }
   }
 
   bool converged() const { return budget_ >= 0; }
@@ -67,7 +74,7 @@ class Svd {
     }
   }
 
-  // Values that don't converge in time, such as NaN, leave no budget.
+  // Values that don't converge in time leave no budget.
   void diagonalize() {
     const double threshold = negligible();
     Block block{&band_, 0, -1, false};

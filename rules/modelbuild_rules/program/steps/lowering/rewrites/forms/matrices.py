@@ -1,4 +1,4 @@
-"""Forms of functions of matrices, by eigenvalues or singular values."""
+"""Forms of functions of matrices, by eigenvalues, singular values or reflections."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ def _pseudoinverse(x: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: 
     return (right * inverse.unsqueeze(-2)) @ left.mT
 
 
+def _product_of_reflections(x: Tensor, tau: Tensor) -> Any:
+    ones = torch.eye(*x.shape[-2:], dtype=x.dtype).expand(x.shape).clone()
+    return torch.ormqr(x[..., : tau.shape[-1]], tau, ones)
+
+
 def _decomposed(x: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return factors: the columns of left and right singular vectors, or eigenvectors, and the values."""
     if hermitian:
@@ -70,6 +75,7 @@ def _least_squares(x: Tensor, y: Tensor, rcond: float | None = None, *, driver: 
 
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
+    aten.linalg_householder_product.default: _product_of_reflections,
     aten.linalg_lstsq.default: _least_squares,
     aten.linalg_matrix_sqrth.default: _square_root,
     aten.linalg_pinv.atol_rtol_tensor: _pseudoinverse,
