@@ -293,6 +293,28 @@ form("inverse of any batch", torch.inverse, (n(3, 4, 4),), (n(5, 4, 4, seed=1),)
 form(
     "solve", lambda x, y: (torch.linalg.solve(x, y), torch.linalg.solve(x, y[..., 0])), (n(3, 4, 4), n(3, 4, 2, seed=1))
 )
+form("solve of tensors", lambda x, y: torch.linalg.tensorsolve(x, y, (0, 2)) + 1, (n(3, 4, 4, 3), n(4, 3, seed=1)))
+form("eigh of a batch", lambda x: [each + 1 for each in torch.linalg.eigh(x)], (n(3, 4, 4),), (n(3, 4, 4, seed=1),))
+form("eigh upper", lambda x: torch.linalg.eigh(x, "U"), (n(9, 9, dtype=torch.float64),))
+form("eigvalsh large", torch.linalg.eigvalsh, (n(40, 40),))
+form("svd of a batch", lambda x: [each + 1 for each in torch.linalg.svd(x)], (n(3, 5, 3),), (n(3, 5, 3, seed=1),))
+form("svd wide", torch.linalg.svd, (n(4, 7, dtype=torch.float64),))
+form("svd of any rows", lambda x: torch.linalg.svd(x, False), (n(7, 3),), (n(2, 3),), dynamic={(0, 0): (1, 9)})
+form("svdvals large", torch.linalg.svdvals, (n(40, 30),))
+form("infinite svdvals", lambda x: (torch.linalg.svdvals(x), torch.linalg.pinv(x)), (t([INF, 1.0], [0.0, 2.0]),))
+form("pinv hermitian", lambda x: torch.linalg.pinv(x @ x.mT, hermitian=True) + 1, (n(3, 4, 4),))
+form("pinv tolerance", lambda x, y: torch.linalg.pinv(x, atol=y), (n(3, 4, 4), t(0.0, 1.0, 2.0)))
+form("lstsq vectors", lambda x, y: torch.linalg.lstsq(x, y)[0] + 1, (n(2, 4, 3), n(2, 4, seed=1)))
+form("lstsq of low rank", lambda x, y: torch.linalg.lstsq(x, y)[::2], (n(4, 2) @ n(2, 3, seed=1), n(4, 2)))
+form(
+    "lstsq of any rows",
+    lambda x, y: torch.linalg.lstsq(x, y, driver="gelsd")[1],
+    (n(6, 3), n(6, 2)),
+    (n(4, 3), n(4, 2, seed=1)),
+    dynamic={(0, 0): (4, 9), (1, 0): (4, 9)},
+)
+form("reflections", lambda x: (torch.geqrf(x)[0] + 1, torch.linalg.householder_product(*torch.geqrf(x))), (n(2, 4, 3),))
+form("matrix_exp scaled", lambda x: torch.matrix_exp(x) + 1, (n(3, 4, 4),), (n(3, 4, 4, seed=1) * 8,))
 form("nan maximum", torch.maximum, (ODD, ODD.flip(1)))
 form("nan max_pool", lambda x: F.max_pool2d(x.view(1, 1, 2, 4), (1, 2)), (ODD,))
 

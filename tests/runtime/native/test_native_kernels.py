@@ -403,6 +403,39 @@ CASES = {
     ),
     "triangular_solve": Case("aten::triangular_solve", (), [(uniform(2, 3, 2), POSITIVE)], tolerance=1e-4),
     "qr": Case("aten::linalg_qr", (), [(uniform(2, 4, 3),)], tolerance=1e-4),
+    "eigh": Case("aten::_linalg_eigh", (), [(POSITIVE,), (uniform(2, 3, 3),)], tolerance=1e-4),
+    "eigh_upper": Case("aten::_linalg_eigh", ("U",), [(uniform(2, 3, 3),)], tolerance=1e-4),
+    "eigh_25": Case("aten::_linalg_eigh", (), [(uniform(25, 25, kind=torch.float64),)], tolerance=1e-6),
+    "eigh_dynamic": Case(
+        "aten::_linalg_eigh", (), [(uniform(n, 6, 6, kind=torch.float64),) for n in (2, 0, 5)], ({0: "n"},), 1e-6
+    ),
+    **{
+        f"svd_{rows}x{columns}": Case(
+            "aten::_linalg_svd", (full,), [(uniform(rows, columns, kind=torch.float64),)], tolerance=1e-6
+        )
+        for rows, columns, full in (
+            (5, 5, False),
+            (7, 5, True),
+            (6, 5, True),
+            (5, 8, True),
+            (25, 12, False),
+            (0, 3, True),
+        )
+    },
+    "geqrf": Case("aten::geqrf", (), [(uniform(2, 4, 3),)], tolerance=1e-4),
+    **{
+        f"ormqr_{left}_{transposed}": Case(
+            "aten::ormqr",
+            (left, transposed),
+            [(*torch.geqrf(uniform(2, 4, 3)), uniform(2, 4, 4))],
+            tolerance=1e-4,
+        )
+        for left in (True, False)
+        for transposed in (True, False)
+    },
+    "matrix_exp": Case(
+        "aten::linalg_matrix_exp", (), [(uniform(2, 4, 4).mul(scale),) for scale in (1, 5)], tolerance=1e-4
+    ),
     "frexp": Case("aten::frexp", (), [(torch.tensor([-2.5, -0.0, 0.95, NAN, math.inf, 1e-40, 3e38]),)]),
     **{
         name: Case(
@@ -457,6 +490,8 @@ QUICK = frozenset(
         "inv_ex",
         "solve_ex",
         "nextafter",
+        "eigh",
+        "svd_6x5",
     }
 )
 

@@ -24,6 +24,7 @@ from safetensors.torch import save_file
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.kernels.steps import factorization_shapes
 from modelbuild_rules.model.steps.calls.drawn import drawn_calls
 from modelbuild_rules.model.steps.calls.exported import check_exported, write_calls
 from modelbuild_rules.model.steps.calls.recorded import Recording, record
@@ -112,6 +113,7 @@ def _export(
     """Return the exported program, whose arguments are the inputs. Raises StepError if torch.export refuses the module;
     exceptions of the module's own code are not caught."""
     args, kwargs = arguments(module, params, examples)
+    factorization_shapes.register()
     seed_generators(params["seed"])  # forward may draw constants
     if isinstance(module, torch.jit.ScriptModule):
         module = from_torchscript(module, args, kwargs, name)

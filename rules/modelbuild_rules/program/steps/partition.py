@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from modelbuild.step import Progress, Step, StepError, ignore_progress
-from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.kernels.steps import custom, factorization_shapes
 from modelbuild_rules.model.steps.calls.recorded import first_inputs
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
@@ -144,6 +144,7 @@ def lower(
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
     with the edge program before any backend gets a partition of it."""
     slices.register()
+    factorization_shapes.register()
     program = with_equivalents(program)
     program = keep_loops(program, next((each.unrolls for each in backends.values()), Partitioning.unrolls))
     for backend in backends.values():

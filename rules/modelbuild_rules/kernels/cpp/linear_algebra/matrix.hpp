@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 
@@ -51,6 +52,17 @@ class Matrix {
   std::int64_t columns_;
   std::vector<double> values_;
 };
+
+// Returns the largest sum of magnitudes in a row; NaN if there is one in the matrix.
+inline double norm(const Matrix& a) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < a.rows(); ++i) {
+    double sum = 0;
+    for (std::int64_t j = 0; j < a.columns(); ++j) sum += std::fabs(a(i, j));
+    if (!(sum <= largest) && !std::isnan(largest)) largest = sum;
+  }
+  return largest;
+}
 
 // Returns a tensor's sizes without the last ones: those of its batches.
 inline Sizes leading(const Tensor& tensor, std::size_t trailing = 2) {

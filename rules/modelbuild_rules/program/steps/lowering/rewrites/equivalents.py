@@ -8,7 +8,7 @@
 | interpolation with antialiasing | weighted means of windows |
 | linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
-| inverses, solutions and factors that check | without the check: infinities or NaN if singular |
+| inverses, solutions and factors that check, also those of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
@@ -16,7 +16,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -125,6 +126,18 @@ def _solution(x: Tensor, y: Tensor, *, left: bool = True) -> Any:
     return aten._linalg_solve_ex.default(x, y, left=left)[0]
 
 
+def _tensor_inverse(x: Tensor, ind: int = 2) -> Any:
+    shape, other = x.shape[:ind], x.shape[ind:]
+    return aten.linalg_inv_ex.default(x.reshape(math.prod(shape), -1))[0].reshape(*other, *shape)
+
+
+def _tensor_solution(x: Tensor, y: Tensor, dims: Sequence[int] | None = None) -> Any:
+    if dims is not None:
+        x = x.movedim(tuple(dims), tuple(range(x.dim() - len(dims), x.dim())))
+    found = aten._linalg_solve_ex.default(x.reshape(y.numel(), -1), y.reshape(-1))[0]
+    return found.reshape(x.shape[y.dim() :])
+
+
 def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
     return aten.linalg_cholesky_ex.default(x, upper=upper)[0]
 
@@ -151,6 +164,8 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_inv.default: _inverse,
     aten.linalg_lu_factor.default: _lu_factors,
     aten.linalg_solve.default: _solution,
+    aten.linalg_tensorinv.default: _tensor_inverse,
+    aten.linalg_tensorsolve.default: _tensor_solution,
     aten.narrow_copy.default: _narrow_copy,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,

@@ -13,6 +13,7 @@ from typing import Any
 from modelbuild_rules.program.steps.lowering.rewrites.forms import (
     corrections,
     indexing,
+    matrices,
     numbers,
     pooling,
     products,
@@ -21,6 +22,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.forms import (
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
     **indexing.FORMS,
+    **matrices.FORMS,
     **numbers.FORMS,
     **pooling.FORMS,
     **products.FORMS,
