@@ -26,7 +26,7 @@ from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_a
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, arguments_of_kernels
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch
 
-CHECKED = {"torch": "2.14.0", "triton": "3.8.0"}
+CHECKED = ({"torch": "2.14.0", "triton": "3.8.0"}, {"torch": "2.15.0", "triton": "3.9.0"})
 
 PATCHED = (
     # Properties of the device.
@@ -171,14 +171,17 @@ LINE_NUMBERS = False
 
 
 def require() -> None:
-    """Raise StepError unless torch and Triton have the checked versions."""
-    for name, expected in CHECKED.items():
+    """Raise StepError unless torch and Triton have versions that were checked together."""
+    left = CHECKED
+    for name in CHECKED[0]:
+        expected = " or ".join(f"{name}=={each[name]}" for each in left)
         try:
             found = version(name)
         except PackageNotFoundError:
-            raise StepError(f"{name} is not installed; expected {name}=={expected}") from None
-        if found.partition("+")[0] != expected:
-            raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {name}=={expected}")
+            raise StepError(f"{name} is not installed; expected {expected}") from None
+        left = tuple(each for each in left if each[name] == found.partition("+")[0])
+        if not left:
+            raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {expected}")
 
 
 def refuse(*_: Any, **__: Any) -> Any:
