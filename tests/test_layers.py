@@ -100,7 +100,7 @@ def imported_first(module: str, path: Path, known: set[str]) -> Iterator[str]:
 
 
 def test_steps_import_no_package_that_only_the_engine_requires(repository: Path) -> None:
-    """A toolchain lacks pydantic, which modelbuild.api imports. modelbuild's own Python runs the step of the starter."""
+    """A toolchain lacks pydantic, which modelbuild.api imports. The step of the starter runs in modelbuild's Python."""
     found = {**modules(repository / "modelbuild"), **modules(repository / "rules/modelbuild_rules")}
     graph = networkx.DiGraph(
         (module, name) for module, path in found.items() for name in imported_first(module, path, found.keys())
