@@ -1,7 +1,7 @@
 """Patch torch and Triton so that AOTInductor compiles for a target GPU on a machine without one.
 
-All patches were checked on torch 2.14.0 and triton 3.8.0. They last as long as the context; no kernel runs on a device,
-and weights stay on the CPU behind fake tensors. Where Inductor would time kernels, their launches are reported instead.
+All patches were checked on the versions in CHECKED. They last as long as the context; no kernel runs on a device, and
+weights stay on the CPU behind fake tensors. Where Inductor would time kernels, their launches are reported instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_a
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, arguments_of_kernels
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch
 
-CHECKED = ({"torch": "2.14.0", "triton": "3.8.0"}, {"torch": "2.15.0", "triton": "3.9.0"})
+CHECKED: tuple[dict[str, str], ...] = ({"torch": "2.14.0", "triton": "3.8.0"}, {"torch": "2.15.0", "triton": "3.9.0"})
+"""Versions that were checked together."""
 
 PATCHED = (
     # Properties of the device.
@@ -171,7 +172,7 @@ LINE_NUMBERS = False
 
 
 def require() -> None:
-    """Raise StepError unless torch and Triton have versions that were checked together."""
+    """Raise StepError unless torch and Triton have checked versions."""
     left = CHECKED
     for name in CHECKED[0]:
         expected = " or ".join(f"{name}=={each[name]}" for each in left)
