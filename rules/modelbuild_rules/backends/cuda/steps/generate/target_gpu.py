@@ -90,6 +90,7 @@ USED = (
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.precompile",
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.save_gpu_kernel",
     "torch._inductor.select_algorithm:TritonTemplateCaller",
+    "torch._inductor.config:alignment_asserts",
     "torch._inductor.config:always_keep_tensor_constants",
     "torch._inductor.config:force_layout_optimization",
     "torch._inductor.ir:ExternKernel.realize_input",
@@ -154,6 +155,7 @@ INSTANCES = {
 """Instance attributes that are read."""
 
 INDUCTOR: Mapping[str, Any] = {
+    "alignment_asserts": False,  # torch 2.15 writes them in C++, with functions that the delegate's runtime lacks
     "always_keep_tensor_constants": True,  # their values are fake and can't be read
     "compile_threads": 1,
     "cuda.arch": None,
