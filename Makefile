@@ -137,6 +137,7 @@ lock:
 		--extra models --extra test --extra remote --output-file requirements-cpu.lock pyproject.toml
 	for name in cuda runtime tensorrt_rtx xnnpack; do $(LOCK) --no-deps --constraint requirements.lock --no-annotate \
 		--output-file $(TOOLCHAINS)/$$name.lock $(TOOLCHAINS)/$$name.in || exit 1; done
+	$(LOCK) --no-deps --no-annotate --override tests/toolchain/torch_2_15.in --output-file tests/toolchain/torch_2_15.lock $(TOOLCHAINS)/cuda.in
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in
 	$(LOCK) --no-deps --output-file benchmarks/tools/olive.lock benchmarks/tools/olive.in

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
+import re
+from collections.abc import Sequence
+from typing import Any
 
 
 def is_there(name: str) -> bool:
@@ -17,3 +21,22 @@ def is_there(name: str) -> bool:
             return False
         found = getattr(found, part)
     return True
+
+
+def missing(name: str, attributes: Sequence[str]) -> list[str]:
+    """Return those of some attributes that instances of a class, `module:Class`, have not."""
+    module, _, path = name.partition(":")
+    found: Any = getattr(importlib.import_module(module), path)
+    texts = [_source(each) for each in found.__mro__]
+    return [
+        each
+        for each in attributes
+        if not hasattr(found, each) and not any(re.search(rf"self\.{each}\b", text) for text in texts)
+    ]
+
+
+def _source(found: type) -> str:
+    try:
+        return inspect.getsource(found)
+    except (OSError, TypeError):  # not written in Python
+        return ""

@@ -88,6 +88,30 @@ def test_rules_import_only_what_is_there_for_rules(repository: Path) -> None:
     assert wrong == []
 
 
+def imported_first(module: str, path: Path, known: set[str]) -> Iterator[str]:
+    """Return the modules that are imported with a module: in the statements at its top, and its package."""
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            below = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else str(node.module) for name in below)
+    yield from [module.rpartition(".")[0]] if "." in module else []
+
+
+def test_steps_import_no_package_that_only_the_engine_requires(repository: Path) -> None:
+    """A toolchain lacks pydantic, which modelbuild.api imports. The step of the starter runs in modelbuild's Python."""
+    found = {**modules(repository / "modelbuild"), **modules(repository / "rules/modelbuild_rules")}
+    graph = networkx.DiGraph(
+        (module, name) for module, path in found.items() for name in imported_first(module, path, found.keys())
+    )
+    steps = [module for module in found if module.startswith("modelbuild_rules.") and ".steps." in module]
+    assert len(steps) > 100
+    steps.remove("modelbuild_rules.starter.steps.read_checkpoint")
+    ways = networkx.single_target_shortest_path(graph, "pydantic")
+    assert [" -> ".join(ways[step]) for step in steps if step in ways] == []
+
+
 @pytest.mark.parametrize("package", ["rules/modelbuild_rules", "runtime/python/modelbuild_runtime"])
 def test_no_circle_beside_the_engine(repository: Path, package: str) -> None:
     found = modules(repository / package)

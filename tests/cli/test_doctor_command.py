@@ -21,7 +21,7 @@ from modelbuild.cli.doctor.remote_round_trip import check_remote
 from modelbuild.errors import ExitCode
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings
-from modelbuild_rules.bundle import installed_runtime
+from modelbuild_rules.bundle import probe as runtime_probe
 from modelbuild_rules.cpp import probe
 from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
@@ -69,7 +69,7 @@ def test_starts_the_compiled_runtime(doctor: Doctor, monkeypatch: pytest.MonkeyP
     assert re.search(r"^ok +c\+\+ runtime: starts \(/", out, re.M)
     (broken := tmp_path / "modelbuild-run").write_text("#!/bin/sh\necho 'libz.so.9: no such file' >&2\nexit 127\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(installed_runtime, "_PROGRAM", str(broken))
+    monkeypatch.setattr(runtime_probe, "_PROGRAM", str(broken))
     code, out = doctor()
     assert code == ExitCode.ENVIRONMENT
     assert "error    c++ runtime: does not start: libz.so.9: no such file\n" in out

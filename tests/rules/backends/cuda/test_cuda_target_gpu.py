@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import re
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,27 +16,21 @@ from modelbuild_rules.backends.cuda.steps.generate.corrections import ALIGNED
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, common_gpu, number, registers_allow
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
+from tests.private_names import is_there, missing
 
 
-@pytest.mark.parametrize("name", replaced.CHECKED)
-def test_the_versions_are_those_checked(name: str) -> None:
-    assert version(name).partition("+")[0] == replaced.CHECKED[name]
+def test_the_versions_are_those_checked() -> None:
+    assert {name: version(name).partition("+")[0] for name in ("torch", "triton")} in replaced.CHECKED
 
 
 @pytest.mark.parametrize("name", [*replaced.PATCHED, *replaced.USED])
 def test_a_name_is_there(name: str) -> None:
-    module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        assert hasattr(found, part), name
-        found = getattr(found, part)
+    assert is_there(name)
 
 
 @pytest.mark.parametrize("name", replaced.INSTANCES)
 def test_attributes_of_instances_are_there(name: str) -> None:
-    module, _, path = name.partition(":")
-    source = inspect.getsource(getattr(importlib.import_module(module), path))
-    assert [each for each in replaced.INSTANCES[name] if not re.search(rf"self\.{each}\b", source)] == []
+    assert missing(name, replaced.INSTANCES[name]) == []
 
 
 def test_every_hint_of_alignment_in_a_template_is_known() -> None:
@@ -51,10 +42,25 @@ def test_every_hint_of_alignment_in_a_template_is_known() -> None:
     assert [line for line in lines if "tl.multiple_of(" in ALIGNED.sub("", line)] == []
 
 
-def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaced, "CHECKED", {"torch": "2.99.0"})
-    with pytest.raises(StepError, match=r"torch 2\.\d+.* is installed; .* expects torch==2\.99\.0"):
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        ({"torch": "2.13.0"}, r"torch 2.13.0 is installed; .* expects torch==2.14.0 or torch==2.15.0"),
+        ({"torch": "2.15.0+cu132", "triton": "3.8.0"}, r"triton 3.8.0 is installed; .* expects triton==3.9.0"),
+        ({"torch": "2.14.0"}, r"triton is not installed; expected triton==3.8.0"),
+    ],
+)
+def test_other_versions_are_refused(installed: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(name: str) -> str:
+        if name not in installed:
+            raise PackageNotFoundError
+        return installed[name]
+
+    monkeypatch.setattr(replaced, "version", found)
+    with pytest.raises(StepError, match=expected):
         replaced.require()
+    installed.update(torch="2.15.0+cu132", triton="3.9.0")
+    replaced.require()
 
 
 def test_everything_is_put_back() -> None:

@@ -82,7 +82,11 @@ class MemoryCheck:
 
             def call(builder: Any, *given: Any, **named: Any) -> Any:
                 handle = given[pointers]
-                on = np.ones_like(handle.data, bool) if mask is None else given[mask].data
+                if mask is None:
+                    on = np.ones_like(handle.data, bool)
+                else:
+                    # The interpreter broadcasts a comparison of scalars to integers; Triton 3.9's takes no such mask.
+                    on = given[mask].data = given[mask].data.astype(bool)
                 size = np.dtype(interpreter._get_np_dtype(handle.get_element_ty())).itemsize
                 self._check(handle.data, on, size, vectors)
                 return original(builder, *given, **named)

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "1"
-sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[5] / "benchmarks/gpu")]
+sys.path += [str(Path(__file__).parents[1])]
+sys.path += [str(Path(__file__).parents[5] / folder) for folder in ("benchmarks/gpu", "examples/models")]
 from cuda_parity import parity
 from emulator import Launcher
 

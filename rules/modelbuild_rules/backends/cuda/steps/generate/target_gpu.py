@@ -1,7 +1,7 @@
 """Patch torch and Triton so that AOTInductor compiles for a target GPU on a machine without one.
 
-All patches were checked on torch 2.14.0 and triton 3.8.0. They last as long as the context; no kernel runs on a device,
-and weights stay on the CPU behind fake tensors. Where Inductor would time kernels, their launches are reported instead.
+All patches were checked on the versions in CHECKED. They last as long as the context; no kernel runs on a device, and
+weights stay on the CPU behind fake tensors. Where Inductor would time kernels, their launches are reported instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_a
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, arguments_of_kernels
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch
 
-CHECKED = {"torch": "2.14.0", "triton": "3.8.0"}
+CHECKED: tuple[dict[str, str], ...] = ({"torch": "2.14.0", "triton": "3.8.0"}, {"torch": "2.15.0", "triton": "3.9.0"})
+"""Versions that were checked together."""
 
 PATCHED = (
     # Properties of the device.
@@ -89,6 +90,7 @@ USED = (
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.precompile",
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.save_gpu_kernel",
     "torch._inductor.select_algorithm:TritonTemplateCaller",
+    "torch._inductor.config:alignment_asserts",
     "torch._inductor.config:always_keep_tensor_constants",
     "torch._inductor.config:force_layout_optimization",
     "torch._inductor.ir:ExternKernel.realize_input",
@@ -153,6 +155,7 @@ INSTANCES = {
 """Instance attributes that are read."""
 
 INDUCTOR: Mapping[str, Any] = {
+    "alignment_asserts": False,  # torch 2.15 writes them in C++, with functions that the delegate's runtime lacks
     "always_keep_tensor_constants": True,  # their values are fake and can't be read
     "compile_threads": 1,
     "cuda.arch": None,
@@ -171,14 +174,17 @@ LINE_NUMBERS = False
 
 
 def require() -> None:
-    """Raise StepError unless torch and Triton have the checked versions."""
-    for name, expected in CHECKED.items():
+    """Raise StepError unless torch and Triton have checked versions."""
+    left = CHECKED
+    for name in CHECKED[0]:
+        expected = " or ".join(f"{name}=={each[name]}" for each in left)
         try:
             found = version(name)
         except PackageNotFoundError:
-            raise StepError(f"{name} is not installed; expected {name}=={expected}") from None
-        if found.partition("+")[0] != expected:
-            raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {name}=={expected}")
+            raise StepError(f"{name} is not installed; expected {expected}") from None
+        left = tuple(each for each in left if each[name] == found.partition("+")[0])
+        if not left:
+            raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {expected}")
 
 
 def refuse(*_: Any, **__: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch, TimingError
 
-_VALUE = re.compile(r"^\s*\w+ = generate_example_value\(.*\)$")
+# torch 2.15 makes storages, and views of them; 2.14 each argument on its own.
+_VALUE = re.compile(r"^\s*(\w+ = )(?:torch\.)?((?:generate_example_value|as_strided)\(.*\))$")
 _RUN = re.compile(r"^\s*(\w+)\.run\((.*), stream=\w+\)$")
 
 
@@ -19,6 +20,7 @@ class Buffer:
     """Placeholder for a GPU tensor as a kernel's argument."""
 
     bytes: int
+    itemsize: int
 
 
 class Launcher:
@@ -54,23 +56,22 @@ def template_call(template: Any, kernel: Any) -> Call | None:
     if request.workspace_size is not None:
         return None
     metas = request.input_tensor_meta
-    inputs = [Buffer(_bytes(each)) for each in (metas if isinstance(metas, list) else [metas])]
+    inputs = [_of(each) for each in (metas if isinstance(metas, list) else [metas])]
     output = request.output_tensor_meta
     (made,) = output if isinstance(output, list) else [output]
     (launcher,) = kernel.launchers
-    return lambda: launcher(*inputs, Buffer(_bytes(made)), *request.extra_args, stream=0)
+    return lambda: launcher(*inputs, _of(made), *request.extra_args, stream=0)
 
 
 def arguments_of_kernels(calls: str) -> Mapping[str, Sequence[Any]]:
     """Return each kernel's arguments, from the code that Inductor generates for autotuning."""
-    scope: dict[str, Any] = {"generate_example_value": _example}
-    found: dict[str, Sequence[Any]] = {}
     import torch
 
-    scope["torch"] = torch
+    scope: dict[str, Any] = {"generate_example_value": _example, "as_strided": _view, "torch": torch}
+    found: dict[str, Sequence[Any]] = {}
     for line in calls.splitlines():
-        if _VALUE.match(line):
-            exec(line.strip(), scope)
+        if value := _VALUE.match(line):
+            exec(value[1] + value[2], scope)
         elif run := _RUN.match(line):
             found.setdefault(run[1], eval(f"[{run[2]}]", scope))
     return found
@@ -82,9 +83,17 @@ def configuration_call(launcher: Any, arguments: Sequence[Any]) -> Call:
 
 
 def _example(size: Any, stride: Any, device: Any, dtype: Any, offset: int = 0, allocated: Any = None) -> Buffer:
+    return _buffer(size, stride, offset, dtype.itemsize)
+
+
+def _view(storage: Buffer, size: Any, stride: Any, offset: int) -> Buffer:
+    return _buffer(size, stride, offset, storage.itemsize)
+
+
+def _of(meta: Any) -> Buffer:
+    return _buffer(meta.sizes, meta.strides, meta.offset, meta.dtype.itemsize)
+
+
+def _buffer(size: Any, stride: Any, offset: int, itemsize: int) -> Buffer:
     elements = offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    return Buffer(max(elements, 1) * dtype.itemsize)
-
-
-def _bytes(meta: Any) -> int:
-    return _example(meta.sizes, meta.strides, None, meta.dtype, meta.offset).bytes
+    return Buffer(max(elements, 1) * itemsize, itemsize)
