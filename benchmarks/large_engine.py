@@ -119,7 +119,7 @@ def emit(folder: Path, size: int) -> None:
 
     inputs = {"residual": folder / "residual", "report": folder / "report", "parts": folder / "compiled"}
     outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
-    run_step(step, {"partitions": ["p0"], "sidecars": {}}, inputs, outputs)
+    run_step(step, {"partitions": {"forward": ["p0"]}, "sidecars": {}}, inputs, outputs)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Step
-from tests.sealed_programs import unnamed_signature
 
 PORTABLE = {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}
 
@@ -32,7 +31,7 @@ def build_program(exported: Any, folder: Path) -> Built:
     inputs = {name: (folder / name,) for name in ("program", "weights")}
     partition.run(Step({"backends": [PORTABLE], "external_weights": False}, inputs, lowered, folder))
     built = Built(folder / "model.pte", folder / "delegation.json")
-    linked = {name: (lowered[name],) for name in ("residual", "report")} | {"signature": (unnamed_signature(folder),)}
-    outputs = {"pte": built.pte, "delegation": built.delegation, "signature": folder / "program.json"}
+    linked = {"residual": (lowered["residual"],), "report": (lowered["report"],)}
+    outputs = {"pte": built.pte, "delegation": built.delegation}
     emit.run(Step({"partitions": {"forward": []}, "sidecars": {}}, linked, outputs, folder))
     return built

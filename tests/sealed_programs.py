@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +46,3 @@ def seal_copy(source: Path, target: Path, **facts: Any) -> Path:
     target.write_bytes(bytes(made))
     seal(target)
     return target
-
-
-def unnamed_signature(folder: Path) -> Path:
-    """Write the signature of a method without named inputs and outputs, for the step emit; return its path."""
-    path = folder / "unnamed.json"
-    path.write_text(json.dumps({"version": 2, "methods": {"forward": {"inputs": [], "outputs": []}}}))
-    return path

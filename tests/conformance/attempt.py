@@ -228,8 +228,10 @@ def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Pat
         "signature": (model / "signature.json",),
         "parts": tuple(folder / "compiled" / id for id in ids),
     }
-    outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
-    _refusing("emit", lambda: emit.run(Step({"partitions": ids, "sidecars": {}}, linked, outputs, folder)))
+    files = {"pte": "model.pte", "delegation": "delegation.json", "signature": "program.json"}
+    outputs = {name: folder / file for name, file in files.items()}
+    given = {"partitions": {"forward": ids}, "sidecars": {}}
+    _refusing("emit", lambda: emit.run(Step(given, linked, outputs, folder)))
     return outputs["pte"]
 
 

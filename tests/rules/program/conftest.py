@@ -17,7 +17,6 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from modelbuild.step import Step, ignore_progress
-from tests.sealed_programs import unnamed_signature
 
 XNNPACK: Mapping[str, Any] = {
     "precisions": ["dynamic_quant", "fp32", "static_quant"],
@@ -369,7 +368,7 @@ def run_steps_on(
     for id in ids:
         inputs = {"partition": (folder / "partitions" / id,)}
         compile.run(Step({"attributes": {}}, inputs, {"compiled": made(f"compiled/{id}")}, folder))
-    files = {"pte": "model.pte", "delegation": "delegation.json", "signature": "signature.json"}
+    files = {"pte": "model.pte", "delegation": "delegation.json"}
     outputs = {name: folder / file for name, file in files.items()}
     emit.run(
         Step(
@@ -377,7 +376,6 @@ def run_steps_on(
             {
                 "residual": (folder / "residual",),
                 "report": (folder / "report.json",),
-                "signature": (unnamed_signature(folder),),
                 "parts": tuple(folder / "compiled" / id for id in ids),
             },
             {**outputs, "ptd": folder / "model.ptd"} if external else outputs,

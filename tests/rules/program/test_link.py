@@ -19,7 +19,6 @@ from modelbuild_rules.program.steps.linking.link import Part, Residual, link
 from modelbuild_rules.program.steps.linking.manifest import KEY
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
-from tests.sealed_programs import unnamed_signature
 
 Entry = tuple[str, bytes, int, bool, Mapping[str, Any] | None]
 
@@ -167,9 +166,9 @@ from modelbuild.step import Step
 from modelbuild_rules.program.steps import emit
 folder = Path({folder!r})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-files = {{"residual": (folder / "residual",), "report": (folder / "report.json",), "signature": (Path({signature!r}),)}}
+files = {{"residual": (folder / "residual",), "report": (folder / "report.json",)}}
 inputs = {{**files, "parts": tuple(map(Path, {parts!r}))}}
-outputs = {{"pte": Path("out.pte"), "delegation": Path("delegation.json"), "signature": Path("program.json")}}
+outputs = {{"pte": Path("out.pte"), "delegation": Path("delegation.json")}}
 emit.run(Step({{"partitions": {{"forward": ["p0", "p1"]}}, "sidecars": {{}}}}, inputs, outputs, Path(".")))
 heavy = sorted(name for name in ("torch", "executorch.exir") if name in sys.modules)
 print(json.dumps([heavy, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
@@ -177,8 +176,7 @@ print(json.dumps([heavy, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - b
 
 
 def _emit(folder: Path, parts: list[Path], where: Path) -> tuple[list[str], int]:
-    signature = str(unnamed_signature(where))
-    script = SCRIPT.format(path=sys.path, folder=str(folder), parts=[str(part) for part in parts], signature=signature)
+    script = SCRIPT.format(path=sys.path, folder=str(folder), parts=[str(part) for part in parts])
     done = subprocess.run([sys.executable, "-c", script], cwd=where, capture_output=True, text=True, check=True)
     heavy, grown = json.loads(done.stdout)
     return heavy, grown

@@ -92,8 +92,7 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
     program = tmp_path / "p.pte"
     program.write_bytes(samples["dynamic"].path.read_bytes())
     batch = {"min": 1, "max": 8}
-    signature = {
-        "version": 1,
+    ports: dict[str, Any] = {
         "inputs": [
             {"name": "x", "dtype": "float32", "shape": ["batch", 4], "dynamic": {"batch": batch}, "range": [0, 1]},
             {"name": "y", "dtype": "float32", "shape": ["batch", 3], "dynamic": {"batch": batch}},
@@ -103,6 +102,7 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
             {"name": "rest", "dtype": "float32", "shape": ["batch"]},
         ],
     }
+    signature = {"version": 2, "methods": {"forward": ports}}
     (tmp_path / "signature.json").write_text(json.dumps(signature))
     description = modelbuild_runtime.load(program).describe()
     assert json.loads(modelbuild_run(program, "--describe", "--json").stdout) == described(description)
@@ -113,7 +113,7 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: input 'y': dimension batch is 3, but 2 in input 'x'\n"
 
-    signature["inputs"].pop()  # type: ignore[attr-defined]
+    ports["inputs"].pop()
     (tmp_path / "signature.json").write_text(json.dumps(signature))
     done = modelbuild_run(program, "--describe")
     assert done.returncode == 1

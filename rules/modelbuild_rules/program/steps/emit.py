@@ -2,12 +2,12 @@
 
 Inputs   residual    trees; report: JSON, as program/steps/partition.py writes them, one of each method
          parts       trees of compile steps, in the order of `partitions`
-         signature   JSON, as the export step writes it, one of each method
+         signature   JSON, as the export step writes it, one of each method; without it, inputs have no names
 Params   partitions  ids of each method's parts in its residual, by the method's name
          modules     the number of each method's module; methods of one module share their state; optional
          device      facts of the device, for the manifest; optional
          sidecars    file name -> module that merges the parts' files of this name into an output
-Outputs  pte, delegation, signature; ptd if weights are outside the program; those of `sidecars`
+Outputs  pte, delegation; signature, if it is given; ptd if weights are outside the program; those of `sidecars`
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def run(step: Step) -> None:
     signature = _signature(step, ids)
     made = manifest(step, signature, delegated["partitions"], parts)
     link(_residuals(step, ids, parts), step.outputs["pte"], step.outputs.get("ptd"), made, step.params.get("modules"))
-    step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
+    if signature is not None:
+        step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
     step.outputs["delegation"].write_text(json.dumps(delegated, indent=1) + "\n")
     for name, merging in step.params["sidecars"].items():
         written = [file for folder in folders if (file := folder / name).is_file()]
@@ -80,8 +81,10 @@ def _residuals(step: Step, ids: Mapping[str, Sequence[str]], parts: Mapping[str,
     }
 
 
-def _signature(step: Step, methods: Iterable[str]) -> Signature:
-    """Return the program's signature: the inputs and outputs of each method."""
+def _signature(step: Step, methods: Iterable[str]) -> Signature | None:
+    """Return the program's signature: the inputs and outputs of each method. None if it is not given."""
+    if "signature" not in step.inputs:
+        return None
     found: list[Signature] = [json.loads(path.read_text()) for path in step.inputs["signature"]]
     (version,) = {each["version"] for each in found}
     ports = [only for each in found for only in each["methods"].values()]
@@ -90,7 +93,7 @@ def _signature(step: Step, methods: Iterable[str]) -> Signature:
 
 def manifest(
     step: Step,
-    signature: Signature,
+    signature: Signature | None,
     partitions: Sequence[CompiledPartition],
     parts: Mapping[str, Part],
 ) -> Manifest:

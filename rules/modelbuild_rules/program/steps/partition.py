@@ -48,6 +48,7 @@ from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
+from modelbuild_rules.program.steps.lowering.patches.fake_mode import one_fake_mode
 from modelbuild_rules.program.steps.lowering.patches.planning import passes_shown
 from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.portable import (
@@ -219,7 +220,7 @@ def _lower_once(
     # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
     ids = {id for backend in backends.values() for id in backend.ids}
-    with captured(ids, keep), without_repetition(), computed_once(), other_orders_row_major():
+    with captured(ids, keep), without_repetition(), computed_once(), other_orders_row_major(), one_fake_mode(program):
         edge = to_edge_transform_and_lower(program, passes, partitioners, compile_config=config)
     if not backends:
         before(edge.exported_program())

@@ -24,7 +24,6 @@ from modelbuild_rules.backends.xnnpack.steps import compile
 from modelbuild_rules.cpp.steps.compiler import zig
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.program.steps import emit, partition
-from tests.sealed_programs import unnamed_signature
 
 HERE = Path(__file__).parent
 CUDA: Mapping[str, Any] = {
@@ -267,13 +266,11 @@ def run_whole(
                 inputs={
                     "residual": (lowered.folder / "residual",),
                     "report": (lowered.folder / "report.json",),
-                    "signature": (unnamed_signature(tmp_path),),
                     "parts": tuple(parts),
                 },
                 outputs={
                     "pte": pieces / name / f"{name}.pte",
                     "delegation": pieces / name / "delegation.json",
-                    "signature": tmp_path / "signature.json",
                 },
                 params={"partitions": {"forward": [part["id"] for part in lowered.plan]}, "sidecars": {}},
             )

@@ -14,7 +14,6 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from modelbuild.step import Step
-from tests.sealed_programs import unnamed_signature
 
 OFFERED: Mapping[str, Any] = {
     "flavour": "rtx",
@@ -141,13 +140,11 @@ def link(made: Partitioned, gpus: Mapping[int, int] | None = None) -> Path:
             {
                 "residual": (made.folder / "residual",),
                 "report": (made.folder / "report.json",),
-                "signature": (unnamed_signature(made.folder),),
                 "parts": tuple(made.folder / "compiled" / id for id in ids),
             },
             {
                 "pte": pte,
                 "delegation": made.folder / "delegation.json",
-                "signature": made.folder / "program.json",
             },
             made.folder,
         )
