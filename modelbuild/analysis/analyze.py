@@ -221,14 +221,13 @@ class Analyzer:
                 continue
             asked = asked or self._own_device(each) if DEVICE in rule.attrs.model_fields else asked
             selected = resolve_selects(each, asked or self.default_device)
-            for name in reversed(rule.toolchain_from):
-                text = selected.attributes.get(name)
-                if isinstance(text, str):
-                    at = partial(selected.location, (name,))
-                    named = self.loader.target(parse_label(text, each.label.package, at), at)
-                    if named.label not in seen:
-                        seen.add(named.label)
-                        waiting.append((named, asked))
+            labels = [pair for name in rule.toolchain_from for pair in _labels(name, selected.attributes.get(name))]
+            for path, text in reversed(labels):
+                at = partial(selected.location, path)
+                named = self.loader.target(parse_label(text, each.label.package, at), at)
+                if named.label not in seen:
+                    seen.add(named.label)
+                    waiting.append((named, asked))
         return ""
 
     def _passed_toolchain(self, wanted: str, target: Target, device: Label | None) -> str:
@@ -341,6 +340,14 @@ class Analyzer:
 def _toolchain_label(name: str) -> Label | None:
     """Return the label of a named toolchain; None for the base, and for the Python of modelbuild."""
     return None if name in ("", INSTALLED) else Label.parse_toolchain(name)
+
+
+def _labels(name: str, given: object) -> Iterator[tuple[Path, str]]:
+    """Yield the labels of an attribute, a label or a table of labels, with their places."""
+    named = {(name, key): each for key, each in given.items()} if isinstance(given, dict) else {(name,): given}
+    for path, text in named.items():
+        if isinstance(text, str):
+            yield path, text
 
 
 def _in_workspace(path: str, at: Where) -> SourceArtifact:

@@ -185,6 +185,11 @@ arch = "x86_64"
 """
 
 
+TABLES = (("model", ":net"), ("stack", ":stack"))
+"""Attributes that may be tables by method."""
+
+
+@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize(
     ("own", "asked", "expected"),
     [
@@ -201,10 +206,12 @@ arch = "x86_64"
     ],
 )
 def test_the_toolchain_of_a_stack_a_program_and_its_test(
-    tmp_path: Path, own: dict[str, str], asked: str, expected: str
+    tmp_path: Path, own: dict[str, str], asked: str, expected: str, tables: bool
 ) -> None:
     """A program and everything that it is built from are in one toolchain, whichever names it."""
     text = MODELS
+    for attribute, label in TABLES if tables else ():
+        text = text.replace(f'{attribute} = "{label}"', f'{attribute} = {{ encode = "{label}" }}')
     for name in ("model", "stack", "program", "test"):
         text = text.replace(f"{{{name}}}", f'toolchain = ":{own[name]}"' if name in own else "")
     (tmp_path / "MODELBUILD.toml").write_text('[build]\ntoolchain = "//:base"\n')
