@@ -177,7 +177,7 @@ def _timed(call: Call, repeat: int) -> Facts:
 
 def _runner(folder: Path, given: Values, expected: Values, repeat: int) -> Iterator[Facts]:
     """Yield facts of modelbuild-run, which times itself, in a process without Python."""
-    signature = json.loads((folder / "signature.json").read_text())
+    signature = json.loads((folder / "signature.json").read_text())["methods"]["forward"]
     inputs = []
     for port, value in zip(signature["inputs"], given, strict=True):
         np.save(folder / f"{port['name']}.npy", value)

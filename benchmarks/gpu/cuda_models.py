@@ -72,7 +72,7 @@ def write_calls(folder: Path, label: str, workspace: Path) -> None:
     (export,) = json.loads(subprocess.run(query, capture_output=True, check=True, text=True).stdout)["nodes"]
     params = export["params"]
     module = make_module(workspace, params, {})
-    signature = json.loads((folder / "signature.json").read_text())
+    signature = json.loads((folder / "signature.json").read_text())["methods"]["forward"]
     names = {kind: [port["name"] for port in signature[f"{kind}puts"]] for kind in ("in", "out")}
     for call in CALLS:
         given = example_inputs(params["inputs"], params["dynamic"], 100 * call, {})

@@ -218,7 +218,7 @@ def check(pieces: Path, out: Path, cases: Sequence[str]) -> int:
     wrong = 0
     for case in cases:
         folder, given = pieces / folder_of(case), pieces / "expected" / folder_of(case)
-        signature = json.loads((folder / "signature.json").read_text())
+        signature = json.loads((folder / "signature.json").read_text())["methods"]["forward"]
         (port,), (made,) = signature["inputs"], signature["outputs"]
         program = [str(pieces / "runtime/bin/modelbuild-run"), str(folder / f"{folder_of(case)}.pte")]
         line = [*program, f"--input={port['name']}={given / 'x.npy'}", f"--output-dir={folder}"]
@@ -278,7 +278,7 @@ def run(pieces: Path, out: Path, turns: int, kernels: bool, cases: Sequence[str]
 
 def _program(pieces: Path, case: str) -> list[str]:
     folder = pieces / folder_of(case)
-    signature = json.loads((folder / "signature.json").read_text())
+    signature = json.loads((folder / "signature.json").read_text())["methods"]["forward"]
     (port,) = signature["inputs"]
     path = folder / "x.npy"
     if not path.exists():

@@ -189,7 +189,8 @@ def latency(folder: Path, out: Path) -> dict[str, Any]:
     with np.load(folder / "calls.npz") as values:
         for key in [each for each in values.files if each.startswith("in.0.")]:
             np.save(folder / f"{key}.npy", values[key])
-    names = [each["name"] for each in json.loads((folder / "signature.json").read_text())["inputs"]]
+    signature = json.loads((folder / "signature.json").read_text())["methods"]["forward"]
+    names = [each["name"] for each in signature["inputs"]]
     inputs = [f"--input={name}={folder / f'in.0.{place}.npy'}" for place, name in enumerate(names)]
     command = [folder.parent / "runtime/bin/modelbuild-run", folder / f"{folder.name}.pte", *inputs, "--json"]
     try:

@@ -10,6 +10,7 @@
 | the questions of `torch._check` whether all or some values are true | `any` |
 | inverses, solutions and factors that check, also those of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
+| rrelu in evaluation mode | leaky_relu |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
 """
@@ -110,6 +111,10 @@ def _narrow_copy(x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     return aten.slice_copy.Tensor(x, dim % x.dim(), start, start + length)
 
 
+def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None) -> Any:
+    return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
+
+
 def _is_all_true(x: Tensor) -> Any:
     return aten.logical_not(aten.any.default(aten.logical_not(x)))
 
@@ -167,6 +172,7 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_tensorinv.default: _tensor_inverse,
     aten.linalg_tensorsolve.default: _tensor_solution,
     aten.narrow_copy.default: _narrow_copy,
+    aten.rrelu.default: _rrelu,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,
     aten.upsample_linear1d.default: linear,
