@@ -287,6 +287,9 @@ for name, function, calls in (
     dims = {(0, calls[0][0].dim() - 1): (0, 8), (1, calls[0][1].dim() - 2): (0, 8)}
     form(f"{name} of any depth", function, *calls, dynamic=dims)
 form("covariances of any count", torch.cov, (n(3, 5),), (n(3, 1),), (n(3, 0),), dynamic={(0, 1): (0, 8)})
+# Constants whose bytes are equal but for the padding of the last one.
+form("constants padded", lambda x, a, b: (x + a, x * b), (n(4),), own=[t(1.0, 0.0, 0.0, 0.0), t(1.0)])
+form("constants padded first", lambda x, a, b: (x * a, x + b), (n(4),), own=[t(1.0), t(1.0, 0.0, 0.0, 0.0)])
 form("rrelu", torch.nn.RReLU, (ODD,))
 form("inverse", lambda x: (x.inverse() @ x, x.inverse() + 1, torch.linalg.det(x)), (n(3, 4, 4),), (n(3, 4, 4, seed=1),))
 form("inverse float64", torch.inverse, (n(4, 4, dtype=torch.float64),), (n(4, 4, seed=1, dtype=torch.float64),))

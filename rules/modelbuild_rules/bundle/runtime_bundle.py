@@ -14,6 +14,7 @@ from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
+from modelbuild_rules.model.methods import by_method
 from modelbuild_rules.providers import DeviceTarget, Program
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
@@ -168,21 +169,16 @@ def _device(ctx: Context[RuntimeBundleAttrs], programs: Mapping[str, Program]) -
         device, whose = ctx.device(DeviceTarget), "the bundle's device"
     elif own:
         first, device = next(iter(own.items()))
-        whose = f"the device of '{_label(ctx, first)}'"
+        whose = f"the device of '{by_method(ctx.attrs.program, first)}'"
     else:
         return None
     for name, each in own.items():
         if machine_of(device) != machine_of(each):
-            label = _label(ctx, name)
+            label = by_method(ctx.attrs.program, name)
             place = "device" if ctx.attrs.device is not None else ("program", name)
             message = f"'{label}' is compiled for {machine_of(each)}; expected {machine_of(device)}, {whose}"
             raise ctx.error(place, message)
     return device
-
-
-def _label(ctx: Context[RuntimeBundleAttrs], name: str) -> Dep:
-    given = ctx.attrs.program
-    return given[name] if isinstance(given, dict) else given
 
 
 def machine_of(device: DeviceTarget) -> str:

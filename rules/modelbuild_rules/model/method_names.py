@@ -5,9 +5,9 @@ from __future__ import annotations
 FORWARD = "forward"
 
 
-def qualified(method: str, name: str, joint: str = ".") -> str:
+def qualified(method: str, name: str) -> str:
     """Return the name of a thing of a method among those of all methods: `encode.p0`; `p0` for that of `forward`."""
-    return name if method == FORWARD else f"{method}{joint}{name}"
+    return name if method == FORWARD else f"{method}.{name}"
 
 
 def named(action: str, method: str) -> str:

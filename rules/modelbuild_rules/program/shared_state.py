@@ -1,4 +1,4 @@
-"""Whether the methods of a program can share the state of their module."""
+"""Conflicts between the methods of a program about the state of their module."""
 
 from __future__ import annotations
 

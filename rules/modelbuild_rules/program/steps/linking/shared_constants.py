@@ -33,27 +33,25 @@ def _merge_constants(
 ) -> None:
     """Write each distinct constant once. Index 0 stands for no data."""
     indices: dict[Blob, int] = {}
-    sizes: dict[Blob, int] = {}  # of constants that are padded to be compared
+    sizes: dict[Blob, int] = {}  # that the constants with these bytes have at most, without padding
     offsets = [0]
     places: list[tuple[Blob, int]] = []
     for number, (table, blobs) in enumerate(programs):
-        found = _constants(table, blobs, work / f"constant{number}")
+        found, last = _constants(table, blobs, work / f"constant{number}")
         new = {0: 0}
         for index, blob in enumerate(found, 1):
             first = contents.first(blob)
+            sizes[first] = max(sizes.get(first, 0), last if index == len(found) else blob.size)
             if first not in indices:
                 indices[first] = len(offsets)
                 offsets.append(aligned(_end(places), _ALIGNMENT))
                 places.append((first, offsets[-1]))
             new[index] = indices[first]
-        if found:
-            sizes.setdefault(contents.first(found[-1]), blobs[table.constantSegment.segmentIndex].size - _start(table))
         for tensor in _tensors(table):
             if tensor.allocationInfo is None and not _is_external(tensor):
                 tensor.dataBufferIdx = new[tensor.dataBufferIdx]
-    if places and places[-1][0] in sizes:
-        blob, offset = places[-1]
-        places[-1] = Blob(blob.path, blob.offset, min(blob.size, sizes[blob])), offset
+    for blob, offset in places[-1:]:
+        places[-1] = Blob(blob.path, blob.offset, sizes[blob]), offset
     path = work / "constants"
     write_at(path, places)
     made = programs[0][0]
@@ -61,26 +59,23 @@ def _merge_constants(
     made.constantSegment = flatbuffer.new("SubsegmentOffsets", segmentIndex=segment, offsets=offsets)
 
 
-def _start(table: Any) -> int:
-    """Return the offset of a program's last constant."""
-    return int(table.constantSegment.offsets[-1])
-
-
-def _constants(table: Any, blobs: list[Blob], last: Path) -> list[Blob]:
-    """Return a program's constants, padded to their alignment; `last` becomes the file of the last one."""
+def _constants(table: Any, blobs: list[Blob], last: Path) -> tuple[list[Blob], int]:
+    """Return a program's constants, padded to their alignment, and the size of the last one, without padding. `last`
+    becomes its file."""
     segment = table.constantSegment
     if segment is None or segment.offsets is None or len(segment.offsets) < 2:
-        return []
+        return [], 0
     whole = blobs[segment.segmentIndex]
     starts = [int(offset) for offset in segment.offsets[1:]]
     found = [
         Blob(whole.path, whole.offset + start, end - start)
         for start, end in zip(starts, [*starts[1:], whole.size], strict=True)
     ]
-    if found[-1].size % _ALIGNMENT:
-        write_at(last, [(found[-1], 0)], aligned(found[-1].size, _ALIGNMENT))
+    size = found[-1].size
+    if size % _ALIGNMENT:
+        write_at(last, [(found[-1], 0)], aligned(size, _ALIGNMENT))
         found[-1] = Blob.file(last)
-    return found
+    return found, size
 
 
 def _merge_states(programs: Sequence[tuple[Any, list[Blob]]], segments: Segments, path: Path) -> None:
