@@ -213,6 +213,11 @@ def test_methods_for_a_gpu_share_what_is_equal(
             "BUILD.toml:14:1: pte_program 'heads' lacks the attribute 'model'",
         ),
         (
+            '{ two = ":net_2", three = ":net_3" }',
+            "{}",
+            "BUILD.toml:16:1: expected the label of a torch_model, or a table with one or more",
+        ),
+        (
             "model = { two",
             "methods = { two",
             "BUILD.toml:16:1: unknown attribute 'methods' of pte_program 'heads'; expected 'model'",
@@ -232,7 +237,7 @@ def test_methods_for_a_gpu_share_what_is_equal(
         (BUILD, BUILD + TEST.replace('method = "three"\n', ""), "expected 'method', one of: three, two"),
         (BUILD, BUILD + TEST.replace('"three"', '"thre"'), "':heads' has no method 'thre'; did you mean 'three'?"),
     ],
-    ids=["none", "old name", "name", "engines", "no method", "unknown method"],
+    ids=["none", "empty", "old name", "name", "engines", "no method", "unknown method"],
 )
 def test_a_mistake_is_one_line(heads: Any, old: str, new: str, message: str) -> None:
     heads.edit("BUILD.toml", old, new)

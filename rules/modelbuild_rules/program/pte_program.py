@@ -316,6 +316,8 @@ def _models(ctx: Context[PteProgramAttrs]) -> tuple[dict[str, ExportedMethod], t
             return {FORWARD: model}, parts
         _refuse_engines(ctx, f"'{given}', which has methods")
         return {name: each.exported for name, each in methods.items()}, ()
+    if not given:
+        raise ctx.error("model", "expected the label of a torch_model, or a table with one or more")
     _refuse_engines(ctx, "a table of models")
     for name, label in given.items():
         if any(isinstance(each, CompiledModule) for each in ctx.providers(label)):
