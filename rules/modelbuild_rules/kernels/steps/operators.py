@@ -50,6 +50,7 @@ def _type(argument: Any) -> str:
 def _check_new(names: list[str]) -> None:
     """Raise StepError if ExecuTorch or modelbuild has a kernel of one of these names, which would be used instead."""
     names_of_executorch = set(executorch_private.bindings()._get_operator_names())
-    for owner, known in (("ExecuTorch", names_of_executorch), (builtin.LIBRARY, builtin.OPERATORS)):
+    # Ours first: once our library is loaded, ExecuTorch's list has its kernels, too.
+    for owner, known in ((builtin.LIBRARY, builtin.OPERATORS), ("ExecuTorch", names_of_executorch)):
         for name in sorted(known.intersection(names)):
             raise StepError(f"{owner} has a kernel {name}; expected operators that have none")
