@@ -1,5 +1,6 @@
-"""Write the generated pages of docs/reference: rules.md from the schemas of rules, rules-api.md from docstrings, and the
-flags of commands in cli.md and cli/.
+"""Write the generated pages of docs/reference.
+
+rules.md is made from the schemas of rules, rules-api.md from docstrings, and the flags in cli.md and cli/ from click.
 
 python tools/reference_pages.py           write the pages
 python tools/reference_pages.py --check   exit with 1 if a page differs
@@ -23,7 +24,7 @@ from modelbuild.api import Provider, Rule
 from modelbuild_rules import providers
 
 sys.path.insert(0, str(Path(__file__).parent))
-from command_reference import with_help  # noqa: E402 - a neighbour, wherever the script is started
+from command_reference import with_help
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
 GENERATED = "<!-- Written by tools/reference_pages.py. -->"

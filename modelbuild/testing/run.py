@@ -37,7 +37,7 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 @dataclass(frozen=True, slots=True)
 class TestOptions:
-    """Options for running tests: see docs/reference/cli.md."""
+    """Options for running tests: see docs/reference/cli/test.md."""
 
     __test__ = False  # pytest would collect it as a test class
 

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md and cli/ against the command line: commands, flags, exit codes, and members of the JSON objects."""
+"""docs/reference/cli.md and cli/ against the command line: commands, flags, exit codes, members of JSON objects."""
 
 from __future__ import annotations
 

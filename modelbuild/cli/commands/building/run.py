@@ -136,7 +136,7 @@ def running(function: Command) -> Command:
 def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
-    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are those of the
+    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are from the
     first run. Paths are relative to the current folder.
     """
     from modelbuild.workspace.workspace import find_root, load_workspace

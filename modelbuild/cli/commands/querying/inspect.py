@@ -23,7 +23,7 @@ from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 def command(settings: Settings, program: str, every_node: bool, html: Path | None, flags: Flags) -> int:
     """Print the contents of a .pte: partitions, engines, devices, and nodes outside partitions with reasons.
 
-    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json beside the .pte.
+    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json next to the .pte.
     """
     import json
 
