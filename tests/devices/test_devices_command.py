@@ -135,7 +135,7 @@ DECLARED = [
     ('kind = "ssh"\nhost = "a"\njump = "gate:99999"', "'gate:99999' is not a jump host"),
     ('kind = "ssh"\nhost = "a"\njump = "-l@gate"', "'-l@gate' is not a jump host"),
     ('kind = "ssh"\nhost = "a"\njump = "gate,"', "'' is not a jump host"),
-    ('kind = "ssh"\nhost = "a"\nkey = "x\\" y"', "is not a path; expected one without quotes"),
+    ('kind = "ssh"\nhost = "a"\nkey = "x\\" y"', "is not a path; expected a path without quotes"),
     ('kind = "shh"', "'kind'"),
 ]
 

@@ -1,4 +1,4 @@
-"""Steps of a toolchain use the C++ runtime that is installed beside modelbuild, unless the lock has another one."""
+"""Steps of a toolchain use the C++ runtime that is installed with modelbuild, unless the lock has another one."""
 
 from __future__ import annotations
 

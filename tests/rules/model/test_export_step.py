@@ -415,8 +415,8 @@ class TestRefused:
                 return copy(x)
         """
         assert refusal(source) == (
-            "m/net.py:13: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators, or"
-            " those of a kernel_library that the model's attribute 'kernels' names"
+            "m/net.py:13: the operator ours_export.copy.default is not PyTorch's; expected operators of PyTorch, or"
+            " of a kernel_library that the model's attribute 'kernels' names"
         )
 
     def test_results_that_are_no_tensors(self, refusal: Callable[..., str]) -> None:

@@ -234,7 +234,7 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     if LIBRARY not in analyzer.rules.packages:
         library = LIBRARY.replace("_", "-")
         expected = f"expected `pip install --no-deps {library}`"
-        raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
+        raise EnvironmentProblem(f"programs are run by {library}, which is not installed with modelbuild; {expected}")
     python = installed() if toolchain is None else make_toolchain(analyzer, toolchain, lambda text: None)
     folders = {**packages_beside(python), LIBRARY: str(analyzer.rules.packages[LIBRARY])}
     return [python.program, "-P", run_module.__file__, json.dumps(folders), LIBRARY]
