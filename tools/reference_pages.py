@@ -54,7 +54,7 @@ def rules_page(rules: Mapping[str, Rule]) -> str:
         "\n[build-files.md](build-files.md) explains them with examples.",
         "An attribute without a default is optional unless it is `required`; an absent list or text is empty."
         "\n*Files* are a list of files, or a table [Glob](#glob). A *file* is a path in the package, or the label of a"
-        "\ntarget that provides one file.",
+        "\ntarget that provides one file. The name of a rule stands for the label of such a target.",
         ", ".join(f"[{name}](#{name})" for name in described),
         "## Attributes of every target",
         _attributes(next(iter(described.values())).every, {}, ""),
@@ -87,10 +87,15 @@ def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner:
 def _type(row: Attribute) -> str:
     """Return an attribute's type, with links to tables, and its default."""
     text = row.type.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
+    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or \w+)?)", _linked_rules, text)
     text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
     if row.required:
         return f"{text}, required"
     return text if row.default in ("", "[]", '""') else f"{text}, default `{row.default}`"
+
+
+def _linked_rules(found: re.Match[str]) -> str:
+    return re.sub(r"\b(?!or\b)(\w+)", r"[\1](#\1)", found[1])
 
 
 # The rules API.
