@@ -87,7 +87,7 @@ def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner:
 def _type(row: Attribute) -> str:
     """Return an attribute's type, with links to tables, and its default."""
     text = row.type.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
-    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or \w+)?)", _linked_rules, text)
+    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or (?!table\b)\w+)?)", _linked_rules, text)
     text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
     if row.required:
         return f"{text}, required"
