@@ -42,7 +42,7 @@ def test_a_new_attribute_is_on_the_page(generator: ModuleType) -> None:
         return ()
 
     page = generator.rules_page({"mix": mix})
-    assert '- `parts` (list of string, default `["one"]`): Parts of the mix.' in page
+    assert '- `parts` (strings, default `["one"]`): Parts of the mix.' in page
 
 
 def test_equal_attributes_are_described_once(generator: ModuleType) -> None:
