@@ -53,8 +53,9 @@ def rules_page(rules: Mapping[str, Rule]) -> str:
         "Every built-in rule with its attributes, as `modelbuild help RULE` prints them."
         "\n[build-files.md](build-files.md) explains them with examples.",
         "An attribute without a default is optional unless it is `required`; an absent list or text is empty."
-        "\n*Files* are a list of files, or a table [Glob](#glob); *strings* are a list. A *file* is a path in the package,"
-        "\nor the label of a target that provides one file. The name of a rule stands for the label of such a target.",
+        "\n*Files* are a list of files, or a table [Glob](#glob); *strings* are a list. A *file* is a path in the"
+        "\npackage, or the label of a target that provides one file. The name of a rule stands for the label of such a"
+        "\ntarget.",
         ", ".join(f"[{name}](#{name})" for name in described),
         "## Attributes of every target",
         _attributes(next(iter(described.values())).every, {}, ""),
