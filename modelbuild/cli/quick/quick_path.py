@@ -53,7 +53,4 @@ def _quick(arguments: Sequence[str]) -> str | None:
         return complete(*asked)
     if list(arguments) == ["--version"]:
         return f"modelbuild {__version__}\n"
-    if list(arguments) in (["--help"], ["-h"]):
-        with open(os.path.join(os.path.dirname(os.path.dirname(__file__)), "help.txt"), encoding="utf-8") as file:
-            return file.read()
     return None

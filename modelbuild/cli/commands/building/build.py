@@ -10,19 +10,27 @@ from modelbuild.cli.options import building, no_options, targeting
 from modelbuild.cli.recording import Recording, recording
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
-from modelbuild.session.request import Flags
+from modelbuild.session.request import DEFAULT_GROUP, Flags
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, metavar="TARGET...")
+@click.option(
+    "--output-groups",
+    "groups",
+    default=DEFAULT_GROUP,
+    show_default=True,
+    metavar="NAME,...",
+    help="Build these groups of the targets' files.",
+)
 @targeting
 @recording
 @building
 @click.pass_obj
 @watching
 def command(
-    settings: Settings, /, patterns: tuple[str, ...], targeted: Targeted, flags: Flags, recorded: Recording
+    settings: Settings, /, patterns: tuple[str, ...], groups: str, targeted: Targeted, flags: Flags, recorded: Recording
 ) -> int:
     """Build targets and lay out their outputs in modelbuild-out/.
 
@@ -41,6 +49,7 @@ def command(
     workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
+    request = request.of_groups(name for name in groups.split(",") if name)
     history, show = workspace.config.cache_dir, request.display.outputs
     reporter = make_reporter(quiet=request.display.quiet, as_json=request.display.json, history=history, show=show)
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:
