@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from modelbuild.cli.names import COMMANDS, FOLDERS
 from modelbuild.errors import did_you_mean
@@ -39,6 +40,12 @@ class _Commands(click.Group):
         command = importlib.import_module(f"modelbuild.cli.commands.{folder}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)  # without importing each command
+        known = {**COMMANDS, **{name: each.help for name, each in _declared(ctx).items()}}
+        return [CompletionItem(name, help=known[name]) for name in sorted(known) if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

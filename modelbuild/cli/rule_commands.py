@@ -11,6 +11,7 @@ import click
 
 from modelbuild.api.command import Command, Option
 from modelbuild.build_record.stale_targets import BuiltTarget
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import Recording, recording
@@ -36,7 +37,7 @@ def click_command(declared: Command) -> click.Command:
     function: Any = recording(building(run))
     for option in reversed(declared.options):
         function = _option(option)(function)
-    function = click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")(function)
+    function = click.argument("patterns", nargs=-1, required=True, metavar="TARGET...", type=TARGET)(function)
     about = f"{declared.help}\n\n{declared.about}"
     return click.command(
         declared.name, short_help=declared.help, help=about, context_settings={"ignore_unknown_options": True}

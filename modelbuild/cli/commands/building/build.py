@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, targeting
@@ -15,7 +16,7 @@ from modelbuild.session.request import DEFAULT_GROUP, Flags
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, metavar="TARGET...", type=TARGET)
 @click.option(
     "--output-groups",
     "groups",
@@ -38,7 +39,7 @@ def command(
     """
     no_options(patterns)
     from modelbuild.build_record.snapshots import Snapshot
-    from modelbuild.cli.quick.saved_commands import QUIET, save_command
+    from modelbuild.cli.null_build import QUIET, save_command
     from modelbuild.errors import ExitCode
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
