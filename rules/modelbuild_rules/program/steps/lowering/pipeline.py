@@ -78,7 +78,7 @@ EXPORTED = (
         lambda each: has_recurrent_nets(each.program),
         lambda each: keep_loops(each.program, each.stack.unrolls),
     ),
-    Pass("for the backends", lambda each: each.stack.backends, lambda each: each.stack.prepare(each.program)),
+    Pass("operators for the backends", lambda each: each.stack.backends, lambda each: each.stack.prepare(each.program)),
 )
 REPEATED = (
     Pass(

@@ -12,6 +12,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.kernels.steps import builtin, custom
 from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.program.steps.lowering.aten import operator_names
 from modelbuild_rules.program.steps.lowering.delegation import Fact, computing
 from modelbuild_rules.program.steps.lowering.node_names import named
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
@@ -46,8 +47,8 @@ def allowed_problem(facts: Iterable[Fact], stack: Stack) -> str:
             " that takes them"
         )
     for op in stack.ops or ():
-        if op not in _all_operators():
-            near = did_you_mean(op, {fact.op for fact in left} or _all_operators())
+        if op not in operator_names():
+            near = did_you_mean(op, {fact.op for fact in left} or operator_names())
             return f"ops of the portable backend: no operator '{op}'; expected one like aten.add.Tensor{near}"
     others = [fact for fact in left if stack.ops is not None and fact.op not in stack.ops]
     allowed = "would run on portable kernels; expected only operators in the portable backend's 'ops'"
@@ -217,9 +218,3 @@ def about(fact: Fact) -> str:
     return "; ".join(
         [f"{named(fact.name, fact.origin)}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)]
     )
-
-
-def _all_operators() -> set[str]:
-    """Return all registered operators of torch, as `aten.add.Tensor`."""
-    names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
-    return {name if name.count(".") == 2 else f"{name}.default" for name in names}

@@ -265,7 +265,7 @@ class _Method:
         nodes = []
         for name in names:
             origin = self._known[own[name]]
-            node = self._node(own[name], origin, where, self._entries[entry]["kind"])
+            node = self._node(own[name], origin, where, backend.kind)
             nodes.append((node, to_array(result_of(expected, origin))))
         return Inside(path, [arrays[name] for name in call.arguments], Nodes(nodes, at, tolerance))
 

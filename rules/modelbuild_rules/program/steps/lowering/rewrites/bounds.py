@@ -35,7 +35,7 @@ def bound_sizes(ep: ExportedProgram) -> str:
     for node in all_nodes(ep.graph_module):
         own = node.meta.get("unbacked_bindings", {})
         makers |= dict.fromkeys(own, node)
-        limit, place = (table.get(_name(node.target)) for table in (_LIMITS, _REPEATS))
+        limit, place = _LIMITS.get(_name(node.target)), _REPEATS.get(_name(node.target))
         for size in _sizes(node):
             if limit is not None and size.node.expr in own:
                 _bound(ep, size, limit(*node.args, **node.kwargs))

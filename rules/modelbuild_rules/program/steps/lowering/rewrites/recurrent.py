@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.nn import functional
 
-from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.kernels.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
@@ -30,7 +30,7 @@ def has_recurrent_nets(program: ExportedProgram) -> bool:
 def keep_loops(program: ExportedProgram, unrolled: int) -> ExportedProgram:
     """Return an equivalent program whose recurrent nets are operators with kernels. Nets with at most `unrolled` steps
     are left as they are."""
-    recurrent_operators.register()
+    lowered_operators.register()
 
     def decomposition(net: Callable[..., Any]) -> Callable[..., Any]:
         def decompose(x: Tensor, states: Any, *rest: Any) -> Any:
