@@ -11,13 +11,16 @@ PACKAGE_FILE, WORKSPACE_FILE = "BUILD.toml", "MODELBUILD.toml"
 
 
 def target_names(root: str, package: str) -> list[str]:
-    """Return the names of targets on the lines of a BUILD file. Only a file with a matrix is parsed."""
+    """Return the names of targets in a BUILD file. Only a file with a matrix is parsed."""
+    from modelbuild.workspace.toml_tokens import Kind, Role, read_tokens
+
     try:
         with open(f"{root}/{package}/{PACKAGE_FILE}", encoding="utf-8", errors="replace") as file:
-            lines = [line.partition("=") for line in file]
+            tokens = read_tokens(file.read())
     except OSError:
         return []
-    names = [value.strip().strip("\"'") for key, equals, value in lines if equals and key.strip() == "name"]
+    strings = [token for token in tokens if token.role is Role.VALUE and token.kind is Kind.STRING]
+    names = [token.value for token in strings if len(token.path) == 3 and token.path[2] == "name"]
     if any("{" in name for name in names):
         try:
             return list(_expanded(root, package))
