@@ -14,6 +14,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from modelbuild.cli.names import COMMANDS
 from modelbuild.errors import ModelbuildError
 from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.workspace.toml_tokens import Kind, Role, read_tokens
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 _SKIPPED = ("__pycache__", "modelbuild-out", "node_modules")
@@ -152,14 +153,13 @@ def _packages(root: Path, start: str) -> Iterator[str]:
 
 
 def _targets(root: Path, package: str) -> list[str]:
-    """Return the names of targets on the lines of a BUILD file, which may have an error. Only a file with a matrix is
-    parsed."""
+    """Return the names of targets in a BUILD file, which may have an error. Only a file with a matrix is parsed."""
     try:
-        text = (root / package / PACKAGE_FILE).read_text(errors="replace")
+        tokens = read_tokens((root / package / PACKAGE_FILE).read_text(errors="replace"))
     except OSError:
         return []
-    lines = [line.partition("=") for line in text.split("\n")]
-    names = [value.strip().strip("\"'") for key, equals, value in lines if equals and key.strip() == "name"]
+    strings = [token for token in tokens if token.role is Role.VALUE and token.kind is Kind.STRING]
+    names = [token.value for token in strings if len(token.path) == 3 and token.path[2] == "name"]
     if any("{" in name for name in names):
         try:
             return list(_expanded(root, package))

@@ -21,7 +21,12 @@ name = "detector_model"
 
 [[pte_program]]
 name = "detector"
-outputs = [{ name = "x" }]
+outputs = [
+    { about = "not a name", name = "x" },
+]
+about = '''
+name = "nothing"
+'''
 
 [[pte_program]]
 name = 'classifier_{stack}'
