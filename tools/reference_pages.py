@@ -1,4 +1,6 @@
-"""Write the generated pages of docs/reference: rules.md from the schemas of rules, rules-api.md from docstrings.
+"""Write the generated pages of docs/reference.
+
+rules.md is made from the schemas of rules, rules-api.md from docstrings, and the flags in cli.md and cli/ from click.
 
 python tools/reference_pages.py           write the pages
 python tools/reference_pages.py --check   exit with 1 if a page differs
@@ -16,20 +18,27 @@ from typing import Any
 
 import modelbuild.api
 import modelbuild.step
-from modelbuild.analysis.rule_help import Attribute, describe_rule, summary
+from modelbuild.analysis.rule_help import Attribute, describe_rule
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Provider, Rule
 from modelbuild_rules import providers
 
+sys.path.insert(0, str(Path(__file__).parent))
+from command_reference import with_help
+
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
 GENERATED = "<!-- Written by tools/reference_pages.py. -->"
+NEW_PARAGRAPH = "\n\n"
 FIELD = re.compile(r"^(\w+(?:, \w+)*) {2,}(\S.*(?:\n {3,}\S.*)*)$", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each generated page, by its name."""
+    """Return the text of each page that is generated, or has generated parts, by its path below docs/reference."""
     rules = load_rules(Path("/"), ()).by_name
-    return {"rules.md": rules_page(rules), "rules-api.md": api_page()}
+    commands = {"cli.md": with_help((REFERENCE / "cli.md").read_text(), "")}
+    for page in sorted(REFERENCE.glob("cli/*.md")):
+        commands[f"cli/{page.name}"] = with_help(page.read_text(), "../")
+    return {"rules.md": rules_page(rules), "rules-api.md": api_page(), **commands}
 
 
 # Rules.
@@ -43,30 +52,50 @@ def rules_page(rules: Mapping[str, Rule]) -> str:
         GENERATED,
         "Every built-in rule with its attributes, as `modelbuild help RULE` prints them."
         "\n[build-files.md](build-files.md) explains them with examples.",
-        _table(("rule", "purpose"), ([f"[`{name}`](#{name})", summary(rules[name])] for name in described)),
+        "An attribute without a default is optional unless it is `required`; an absent list or text is empty."
+        "\n*Files* are a list of files, or a table [Glob](#glob). A *file* is a path in the package, or the label of a"
+        "\ntarget that provides one file. The name of a rule stands for the label of such a target.",
+        ", ".join(f"[{name}](#{name})" for name in described),
         "## Attributes of every target",
-        _attributes(next(iter(described.values())).every),
+        _attributes(next(iter(described.values())).every, {}, ""),
     ]
+    known: dict[Attribute, str] = {}
     for name, each in described.items():
         lines += [f"## {name}", each.attributes.about, f"```toml\n{each.example.strip()}\n```"]
-        lines += [_attributes(each.attributes.attributes)]
+        lines += [_attributes(each.attributes.attributes, known, name)]
     lines += ["## Tables inside attributes"]
     for table in sorted(tables.values(), key=lambda table: table.name):
-        lines += [f"### {table.name}", table.about, _attributes(table.attributes)]
+        lines += [f"### {table.name}", table.about, _attributes(table.attributes, known, table.name)]
     return _joined(lines)
 
 
-def _attributes(rows: tuple[Attribute, ...]) -> str:
-    cells = (
-        [
-            f"`{row.name}`",
-            re.sub(r"\btable ([A-Z]\w*)", lambda found: f"table [{found[1]}](#{found[1].lower()})", row.type),
-            "required" if row.required else f"`{row.default}`" if row.default else "",
-            row.about.replace("\n\n", " "),
-        ]
-        for row in rows
-    )
-    return _table(("attribute", "type", "default", "meaning"), cells)
+def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner: str) -> str:
+    """Return a list of attributes. Attributes of `known`, by the earlier owners of equal attributes, are named only."""
+    lines: list[str] = []
+    for row in rows:
+        if row not in known:
+            known[row] = owner
+            lines.append(f"- `{row.name}` ({_type(row)}): {_escaped(row.about.replace(NEW_PARAGRAPH, ' '))}")
+    repeated: dict[str, list[str]] = {}
+    for row in rows:
+        if known[row] != owner:
+            repeated.setdefault(known[row], []).append(f"`{row.name}`")
+    lines += [f"- {', '.join(names)}: as for [{other}](#{other.lower()})" for other, names in repeated.items()]
+    return "\n".join(lines)
+
+
+def _type(row: Attribute) -> str:
+    """Return an attribute's type, with links to tables, and its default."""
+    text = row.type.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
+    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or \w+)?)", _linked_rules, text)
+    text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
+    if row.required:
+        return f"{text}, required"
+    return text if row.default in ("", "[]", '""') else f"{text}, default `{row.default}`"
+
+
+def _linked_rules(found: re.Match[str]) -> str:
+    return re.sub(r"\b(?!or\b)(\w+)", r"[\1](#\1)", found[1])
 
 
 # The rules API.
@@ -112,14 +141,23 @@ def _member(name: str, value: Any) -> Iterator[str]:
     yield from _fields(value)
     for base in value.__bases__:
         if base.__name__ in modelbuild.api.__all__ and any(_methods(base)):
-            yield f"Has the methods of [{base.__name__}](#{base.__name__.lower()}), too."
+            yield f"Also has the methods of [{base.__name__}](#{base.__name__.lower()})."
     for method, function in _methods(value):
-        yield f"#### {name}.{method}"
         if isinstance(function, property):
-            yield from _docstring(function.__doc__)
+            yield from _described(f"{name}.{method}", function)
         else:
-            yield f"```python\n{_signature(method, function)}\n```"
-            yield from _docstring(function.__doc__)
+            yield from _described(_signature(f"{name}.{method}", function), function)
+
+
+def _described(signature: str, function: Any) -> Iterator[str]:
+    """Yield a method's docstring below its signature, or after a short one."""
+    first, *rest = _docstring(inspect.getdoc(function)) if function.__doc__ else ("",)
+    if "\n" in signature:
+        yield f"```python\n{signature}\n```"
+        yield first
+    else:
+        yield f"`{signature}`:\n{first}" if first else f"`{signature}`"
+    yield from rest
 
 
 ABOUT_TYPES = {
@@ -165,11 +203,11 @@ def _signature(name: str, function: Any) -> str:
 
 
 def _docstring(text: str | None) -> Iterator[str]:
-    """Yield a docstring as Markdown; its list of fields becomes a table."""
+    """Yield a docstring as Markdown; its fields become a list."""
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)) if text else ():
         fields = FIELD.findall(paragraph)
         if fields and FIELD.sub("", paragraph).strip() == "":
-            yield _table(("field", "meaning"), ([f"`{name}`", " ".join(about.split())] for name, about in fields))
+            yield "\n".join(f"- `{name}`: {_escaped(' '.join(about.split()))}" for name, about in fields)
         else:
             yield paragraph
 

@@ -35,9 +35,9 @@ _IMAGE = "org.opencontainers.image"
 _OPTIONS = [
     click.option("--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az://, file:// or hf://."),
     click.option("--replace", is_flag=True, help="Move the tag, or replace the files, of other content."),
-    click.option("--provenance/--no-provenance", default=True, help="Publish the provenance, too."),
+    click.option("--provenance/--no-provenance", default=True, help="Also publish the provenance."),
     click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name."),
-    click.option("--sbom/--no-sbom", default=True, help="Publish the bill of materials, too."),
+    click.option("--sbom/--no-sbom", default=True, help="Also publish the bill of materials."),
     click.option("--key", type=FILE, metavar="FILE", help="Sign with this private key on P-256, in PEM."),
     click.option("--certificate", type=FILE, metavar="FILE", help="Certificate of the key, in PEM."),
     click.option("--certificate-chain", multiple=True, type=FILE, metavar="FILE", help="Intermediate certificates."),

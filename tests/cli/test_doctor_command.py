@@ -224,7 +224,7 @@ def test_the_compiler_compiles_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken.status == "error"
     assert "zig can't compile C++: " in broken.text
     monkeypatch.setattr(probe, "find_spec", lambda name: None)
-    assert probe._check.__wrapped__().text.startswith("not installed beside modelbuild; ")
+    assert probe._check.__wrapped__().text.startswith("not installed with modelbuild; ")
 
 
 # The remote cache.

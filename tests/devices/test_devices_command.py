@@ -66,7 +66,7 @@ def declared(server: Sshd, workspace: Workspace, tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_who_is_there_and_what_they_have(declared: Workspace, server: Sshd, tmp_path: Path) -> None:
+def test_devices_with_state_and_properties(declared: Workspace, server: Sshd, tmp_path: Path) -> None:
     device = Device(parse_address(server.at(server.port, folder=tmp_path / "device")))
     with device.session("//:my_test", 5, lambda text: None):
         ended = declared.run("devices", "--json")
@@ -135,7 +135,7 @@ DECLARED = [
     ('kind = "ssh"\nhost = "a"\njump = "gate:99999"', "'gate:99999' is not a jump host"),
     ('kind = "ssh"\nhost = "a"\njump = "-l@gate"', "'-l@gate' is not a jump host"),
     ('kind = "ssh"\nhost = "a"\njump = "gate,"', "'' is not a jump host"),
-    ('kind = "ssh"\nhost = "a"\nkey = "x\\" y"', "is not a path; expected one without quotes"),
+    ('kind = "ssh"\nhost = "a"\nkey = "x\\" y"', "is not a path; expected a path without quotes"),
     ('kind = "shh"', "'kind'"),
 ]
 

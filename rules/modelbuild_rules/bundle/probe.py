@@ -31,7 +31,7 @@ def _check() -> Finding:
     fix = f"pip install --force-reinstall {installed.distribution}; in a checkout, make venv"
     if not installed.is_there():
         return Finding(
-            _NAME, "ok", "not installed beside modelbuild; all backends need it", "pip install 'modelbuild[models]'"
+            _NAME, "ok", "not installed with modelbuild; all backends need it", "pip install 'modelbuild[models]'"
         )
     folder = installed.folder()
     if folder is None:

@@ -15,7 +15,7 @@ from modelbuild.api import Finding, Probe
 
 _SOURCE = '#include <cstddef>\nextern "C" std::size_t answer() { return sizeof(void *); }\n'
 _NAME = "c++ compiler"
-_MISSING = "not installed beside modelbuild; only kernel libraries and the CUDA backend need it"
+_MISSING = "not installed with modelbuild; only kernel libraries and the CUDA backend need it"
 
 
 @cache

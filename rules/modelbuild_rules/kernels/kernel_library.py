@@ -65,7 +65,7 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
     for each in eager:
         if not isinstance(each, SourceArtifact) or not each.path.endswith(".py"):
             shown = each.path if isinstance(each, SourceArtifact) else each.output
-            raise ctx.error("eager", f"'{shown}' is not a Python file of the workspace; expected only such files")
+            raise ctx.error("eager", f"'{shown}' is not a Python file of the workspace; expected only Python files")
     for each in srcs:
         if isinstance(each, SourceArtifact) and not each.path.endswith(_SOURCES):
             raise ctx.error("srcs", f"'{each.path}' is not a C++ source; expected {', '.join(_SOURCES)}")

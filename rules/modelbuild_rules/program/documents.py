@@ -250,7 +250,7 @@ class ManifestKernels(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/runtime.md describes it."""
+    """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/program-files.md describes it."""
 
     version: int
     signature: NotRequired[Signature | None]

@@ -54,14 +54,14 @@ def lose(store: LocalStore) -> None:
     store.blob_path(digest_of(store)).unlink()
 
 
-def test_what_several_made_is_made_again_by_the_one_that_the_others_may_have_read(made: Any) -> None:
+def test_a_shared_blob_is_made_again_by_the_first_of_its_makers(made: Any) -> None:
     store, actions, remaker = made
     lose(store)
     assert remaker.keeping(lambda: store.read_bytes(digest_of(store))) == b"word"
     assert actions.ran == ["first"]
 
 
-def test_what_comes_out_otherwise_is_an_error(made: Any) -> None:
+def test_other_bytes_than_before_are_an_error(made: Any) -> None:
     store, actions, remaker = made
     lose(store)
     actions.word = b"another"
@@ -69,7 +69,7 @@ def test_what_comes_out_otherwise_is_an_error(made: Any) -> None:
         remaker.keeping(lambda: store.read_bytes(digest_of(store)))
 
 
-def test_what_nobody_made_is_an_error(made: Any) -> None:
+def test_blobs_without_a_maker_are_an_error(made: Any) -> None:
     _, _, remaker = made
 
     def work() -> None:

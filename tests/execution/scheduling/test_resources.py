@@ -90,7 +90,7 @@ def test_small_ones_cannot_starve_a_large_one() -> None:
     late.end()
 
 
-def test_who_waits_for_a_gpu_does_not_stop_those_who_need_none() -> None:
+def test_waiting_for_a_gpu_does_not_stop_actions_without_gpus() -> None:
     pool = ResourcePool(TOTAL)
     first = Run(pool, resources(gpu=1))
     assert first.started()
@@ -104,7 +104,7 @@ def test_who_waits_for_a_gpu_does_not_stop_those_who_need_none() -> None:
         run.end()
 
 
-def test_who_wants_more_gpus_than_there_are_gets_those() -> None:
+def test_requests_for_too_many_gpus_get_all() -> None:
     """So tests that need a GPU, and report that themselves, run in parallel on a machine without one."""
     pool = ResourcePool(Resources(cpu=2, memory=8 * GIB, gpu=0))
     running = [Run(pool, resources(gpu=2)) for _ in range(2)]

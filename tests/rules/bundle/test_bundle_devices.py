@@ -218,7 +218,7 @@ def test_programs_that_cannot_be_in_one_bundle(tmp_path: Path, net: str, other: 
         ("", "", None, None),
     ],
 )
-def test_what_a_bundle_is_checked_for(
+def test_checks_of_a_bundle(
     tmp_path: Path, program: str, bundle: str, arch: str | None, capabilities: list[str] | None
 ) -> None:
     params = analyzed(tmp_path, prebuilt(program), bundle).params

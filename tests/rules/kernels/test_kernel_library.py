@@ -229,7 +229,7 @@ def library(name: str = "mine", operator: str = "my_ops::f", eager: str = "net.p
         (library(operator="f"), "'f' is not an operator; expected namespace::name, as in my_ops::scale"),
         (library("modelbuild_x"), "'modelbuild_x' cannot be a kernel library's name; expected"),
         (library("a=b"), "'a=b' cannot be a kernel library's name; expected letters"),
-        (library(eager="f.cpp"), "'f.cpp' is not a Python file of the workspace; expected only such files"),
+        (library(eager="f.cpp"), "'f.cpp' is not a Python file of the workspace; expected only Python files"),
         (library(source="net.py"), "'net.py' is not a C++ source; expected .cc, .cpp, .cxx"),
         (
             library() + library("other") + MODEL.format(kernels='":mine", ":other"'),

@@ -11,7 +11,7 @@ from torch._export import utils
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 
 
-def test_all_are_collected_and_new_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_are_collected_with_new_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = utils._collect_all_valid_cia_ops()
     find = utils._materialize_cpp_cia_ops
     with patch.object(utils, "_materialize_cpp_cia_ops", side_effect=find) as asked, composite_operators_found_once():

@@ -90,7 +90,7 @@ def test_the_action(export: Any) -> None:
     assert action.unkeyed == {}
 
 
-def test_what_it_provides(analyzer: Any) -> None:
+def test_providers_of_the_rule(analyzer: Any) -> None:
     build = '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in BASE.items())
     analysis = analyzer(build)
     model, files, *_ = analysis.analyze(Label("pkg", "net")).providers

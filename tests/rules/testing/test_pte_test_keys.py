@@ -239,9 +239,7 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
     ],
 )
-def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
-    actions: Actions, more: str, line: str
-) -> None:
+def test_conflicts_are_errors_with_the_command_that_helps(actions: Actions, more: str, line: str) -> None:
     with pytest.raises(LoadingError) as raised:
         actions(more)
     assert raised.value.message.startswith(line)
@@ -328,7 +326,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
         ),
     ],
 )
-def test_what_is_no_case_and_no_metric(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
+def test_invalid_cases_and_metrics(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
     (tmp_path / "x.npy").touch()
     with pytest.raises(LoadingError) as raised:
         actions(test=CASES.replace("{inputs}", inputs).replace("{more}", more))

@@ -138,7 +138,7 @@ def running(function: Command) -> Command:
 def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
-    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are those of the
+    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are from the
     first run. Paths are relative to the current folder.
     """
     from modelbuild.workspace.workspace import find_root, load_workspace
@@ -236,7 +236,7 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     if LIBRARY not in analyzer.rules.packages:
         library = LIBRARY.replace("_", "-")
         expected = f"expected `pip install --no-deps {library}`"
-        raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
+        raise EnvironmentProblem(f"programs are run by {library}, which is not installed with modelbuild; {expected}")
     python = installed() if toolchain is None else make_toolchain(analyzer, toolchain, lambda text: None)
     folders = {**packages_beside(python), LIBRARY: str(analyzer.rules.packages[LIBRARY])}
     return [python.program, "-P", run_module.__file__, json.dumps(folders), LIBRARY]

@@ -100,7 +100,7 @@ def _on_devices(
     found = DeviceHistory.read(workspace.config.cache_dir, workspace.root, devices, target, package)
     if not found.series:
         of = f" of {target}" if target else ""
-        raise UsageError(f"{', '.join(devices)}: no test{of} on such a device has been measured")
+        raise UsageError(f"no test{of} was measured on {', '.join(devices)}")
     if as_json:
         click.echo(json.dumps(found.document()))
     else:

@@ -24,7 +24,7 @@ from modelbuild.session.request import Flags
 def command(settings: Settings, program: str, every_node: bool, html: Path | None, flags: Flags) -> int:
     """Print the contents of a .pte: partitions, engines, devices, and nodes outside partitions with reasons.
 
-    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json beside the .pte.
+    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json next to the .pte.
     """
     import json
 

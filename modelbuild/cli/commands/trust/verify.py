@@ -45,7 +45,7 @@ def command(
 ) -> int:
     """Verify a program or a bundle: signature, provenance, tests, licences.
 
-    With --key, --certificate-chain or the policy's [signature], the provenance and the bill must be signed, too. Prints
+    With --key, --certificate-chain or the policy's [signature], the provenance and the bill must also be signed. Prints
     each unmet requirement on a line; the exit code is then 1.
     """
     from modelbuild.cli.targets.one_target import needing_trust

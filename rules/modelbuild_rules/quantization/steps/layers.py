@@ -34,7 +34,7 @@ def run(step: Step) -> None:
         if table is not None:
             found.setdefault(module_of(node), []).append((node, table))
     if not found:
-        raise StepError("the recipe quantizes no operator of the model; expected one that takes some of its operators")
+        raise StepError("the recipe quantizes no operator of the model; expected a recipe that takes some operators")
     parameters = dict(module.named_parameters(remove_duplicate=False))
     layers: Layers = [
         {

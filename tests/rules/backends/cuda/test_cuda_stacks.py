@@ -49,9 +49,7 @@ def test_backends_stand_in_any_order(declared: Declared, order: tuple[str, ...])
 @pytest.mark.parametrize(
     ("backend", "reads"), [("cuda", True), ("tensorrt", True), ("xnnpack", False)], ids=lambda value: str(value)
 )
-def test_what_example_inputs_are_read_with_is_in_the_key_where_they_are(
-    declared: Declared, backend: str, reads: bool
-) -> None:
+def test_readers_of_example_inputs_are_in_the_key(declared: Declared, backend: str, reads: bool) -> None:
     """Partitions that do not run here are compared with the program on a recorded call."""
     (partition,) = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')["partition"]
     assert ("calls" in {each.name for each in partition.inputs}) == reads

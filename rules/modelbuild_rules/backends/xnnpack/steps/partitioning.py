@@ -300,7 +300,7 @@ class _XnnpackPartitioning(Partitioning):
             if format_target_name(op) not in known:
                 near = did_you_mean(op, [f"{op.partition('.')[0]}.{name}" for name in known])
                 raise StepError(
-                    f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected one that it takes'}"
+                    f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected an operator that it takes'}"
                 )
         return _Partitioner(
             excluded,

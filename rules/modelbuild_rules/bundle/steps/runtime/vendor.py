@@ -90,7 +90,7 @@ def _lay_out(
     name = source.name
     found = machine(source)
     if found is None:
-        raise StepError(f"{name} is not a library; expected one for {laid_out.arch}")
+        raise StepError(f"{name} is not a library; expected a library for {laid_out.arch}")
     if found != laid_out.arch:
         raise StepError(f"{name} is for {found}; expected {laid_out.arch}, the bundle's architecture")
     _check_needed(name, declared["version"], needed)
