@@ -53,8 +53,9 @@ def rules_page(rules: Mapping[str, Rule]) -> str:
         "Every built-in rule with its attributes, as `modelbuild help RULE` prints them."
         "\n[build-files.md](build-files.md) explains them with examples.",
         "An attribute without a default is optional unless it is `required`; an absent list or text is empty."
-        "\n*Files* are a list of files, or a table [Glob](#glob). A *file* is a path in the package, or the label of a"
-        "\ntarget that provides one file. The name of a rule stands for the label of such a target.",
+        "\n*Files* are a list of files, or a table [Glob](#glob); *strings* are a list. A *file* is a path in the"
+        "\npackage, or the label of a target that provides one file. The name of a rule stands for the label of such a"
+        "\ntarget.",
         ", ".join(f"[{name}](#{name})" for name in described),
         "## Attributes of every target",
         _attributes(next(iter(described.values())).every, {}, ""),
@@ -87,7 +88,10 @@ def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner:
 def _type(row: Attribute) -> str:
     """Return an attribute's type, with links to tables, and its default."""
     text = row.type.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
-    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or \w+)?)", _linked_rules, text)
+    text = re.sub(
+        r" \(at least ([\d.]+), at most ([\d.]+)\)", r" from \1 to \2", text.replace("list of string", "strings")
+    )
+    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or (?!table\b)\w+)?)", _linked_rules, text)
     text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
     if row.required:
         return f"{text}, required"

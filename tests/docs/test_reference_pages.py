@@ -42,7 +42,7 @@ def test_a_new_attribute_is_on_the_page(generator: ModuleType) -> None:
         return ()
 
     page = generator.rules_page({"mix": mix})
-    assert '- `parts` (list of string, default `["one"]`): Parts of the mix.' in page
+    assert '- `parts` (strings, default `["one"]`): Parts of the mix.' in page
 
 
 def test_equal_attributes_are_described_once(generator: ModuleType) -> None:
@@ -80,3 +80,28 @@ def test_every_name_provider_and_member_of_a_context_is_on_the_page(generator: M
     section = page.partition("### Context\n")[2].partition("\n### ")[0]
     assert own
     assert all(f"- `{name}`: " in section for name in own)
+
+
+def test_the_flags_of_a_command_are_on_its_page(generator: ModuleType) -> None:
+    page = generator.with_help("before\n<!--help:compare-->\nold\n<!--end-->\nafter\n", "../")
+    assert page.startswith(
+        "before\n<!--help:compare-->\n\n`modelbuild compare TARGET...`\n\nBuild and test targets in two"
+    )
+    assert page.endswith("\n\n<!--end-->\nafter\n")
+    assert "\n- `--toolchain LABEL`: Build in this toolchain; give two.\n" in page
+    assert "[flags of builds](../cli.md#flags-of-builds), except `--toolchain`" in page
+    assert "--keep-going" not in page
+    assert "old" not in page
+    assert generator.with_help(page, "../") == page
+
+
+def test_a_group_of_flags_is_listed_once(generator: ModuleType) -> None:
+    page = generator.with_help("<!--help:flags for tests-->\n<!--end-->", "")
+    assert "- `--cache-test-results / --no-cache-test-results`: " in page
+    assert "- `--require-all`: " in page
+    assert "--junit" not in page
+
+
+def test_a_page_names_commands_that_exist(generator: ModuleType) -> None:
+    with pytest.raises(KeyError, match="biuld"):
+        generator.with_help("<!--help:biuld-->\n<!--end-->", "")
