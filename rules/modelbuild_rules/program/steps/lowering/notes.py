@@ -64,13 +64,7 @@ def _loops_on_cpu(facts: Sequence[Fact]) -> Iterator[str]:
     loops = [fact for fact in facts if fact.tag is None and fact.op in lowered_operators.LOOPS]
     if not loops:
         return
-    nets = len({fact.origin for fact in loops})
-    first = named(loops[0].name, loops[0].origin)
-    where = first if nets == 1 else f"the first is {first}"
-    of = "a recurrent net" if nets == 1 else f"{nets} recurrent nets"
-    count = f"{len(loops)} loops of {of} run" if len(loops) > 1 else f"the loop of {of} runs"
-    theirs = "its" if nets == 1 else "their"
     yield (
-        f"{count} on the CPU ({where}), because no backend on the GPU has loops; {theirs} inputs and results are copied"
-        " between GPU and CPU"
+        f"loops of recurrent nets run on the CPU (the first is {named(loops[0].name, loops[0].origin)}), because no"
+        " backend on the GPU has loops; their inputs and results are copied between GPU and CPU"
     )

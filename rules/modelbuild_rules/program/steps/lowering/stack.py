@@ -27,10 +27,6 @@ class StackBackend:
     attributes: Mapping[str, Any]
     partitioning: Partitioning
 
-    def refused(self, program: Any) -> Mapping[str, str]:
-        """Return why the backend does not take nodes of an edge program, by name."""
-        return self.partitioning.refused(program, self.attributes)
-
 
 @dataclass(frozen=True)
 class Stack:

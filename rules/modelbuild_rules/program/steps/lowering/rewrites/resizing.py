@@ -12,26 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-
-def bicubic_antialiased(
-    x: Tensor, sizes: Sequence[Any], align_corners: bool, by_rows: float | None = None, by_columns: float | None = None
-) -> Any:
-    """Return an _upsample_bicubic2d_aa; NotImplemented for types other than floating-point ones."""
-    return _antialiased(x, sizes, align_corners, (by_rows, by_columns), _cubic, 2)
-
-
-def bilinear_antialiased(
-    x: Tensor, sizes: Sequence[Any], align_corners: bool, by_rows: float | None = None, by_columns: float | None = None
-) -> Any:
-    """Return an _upsample_bilinear2d_aa; NotImplemented for types other than floating-point ones."""
-    return _antialiased(x, sizes, align_corners, (by_rows, by_columns), _triangle, 1)
 
 
 def of_sizes_or_factors(resize: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,18 +66,21 @@ def linear(x: Tensor, sizes: Sequence[Any], align_corners: bool, *factors: float
 
 
 def _antialiased(
+    weight: Callable[[Tensor], Tensor],
+    radius: int,
     x: Tensor,
     sizes: Sequence[Any],
     align_corners: bool,
-    factors: Sequence[float | None],
-    weight: Callable[[Tensor], Tensor],
-    radius: int,
+    by_rows: float | None = None,
+    by_columns: float | None = None,
 ) -> Any:
+    """Return an _upsample_bicubic2d_aa or _upsample_bilinear2d_aa; NotImplemented for types other than floating-point
+    ones."""
     if not x.is_floating_point():
         return NotImplemented
     made = x.to(torch.promote_types(x.dtype, torch.float32))
-    for dim in (-1, -2):
-        scale = _scale(x.shape[dim], sizes[dim], align_corners, factors[dim])
+    for dim, factor in ((-1, by_columns), (-2, by_rows)):
+        scale = _scale(x.shape[dim], sizes[dim], align_corners, factor)
         made = _windows(made, dim, sizes[dim], scale, weight, radius)
     return made.to(x.dtype)
 
@@ -126,3 +116,7 @@ def _cubic(away: Tensor) -> Tensor:
 
 def _triangle(away: Tensor) -> Tensor:
     return (1 - away).clamp(min=0)
+
+
+bicubic_antialiased = partial(_antialiased, _cubic, 2)
+bilinear_antialiased = partial(_antialiased, _triangle, 1)

@@ -34,6 +34,11 @@ _INSIDE = ("aten.fft_", "aten._fft_", "aten.stft.", "aten.istft.")
 _NOTHING = (aten._assert_tensor_metadata.default,)
 
 
+def has_complex_scalars(program: ExportedProgram) -> bool:
+    """Return whether operators of an ATen program have complex numbers as arguments, which executorch can't lower."""
+    return any(isinstance(each, complex) for node in program.graph.nodes for each in pytree.tree_leaves(node.args))
+
+
 def in_real_arithmetic(program: ExportedProgram) -> ExportedProgram:
     """Return an equivalent ATen program that computes with real numbers only, or `program` itself if it does. Complex
     inputs and outputs of the program stay complex, and so does a branch of control flow. Raises StepError with all

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,10 +53,6 @@ def floor_quotient(x: Tensor, y: Tensor) -> Tensor:
 def is_opposite(rest: Tensor, y: Tensor) -> Tensor:
     """Return where the rest of a division is not 0 and has another sign than the divisor."""
     return (rest != 0) & ((y < 0) != (rest < 0))
-
-
-def _floor_divided(x: Tensor, y: Any) -> Any:
-    return _divided(x, y, rounding_mode="floor")
 
 
 def _padded(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Any:
@@ -141,14 +138,11 @@ def _product(operator: Any, x: int = 0) -> Callable[..., Any]:
     return product
 
 
-def _cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the sum or sums of a tensor without dimensions."""
     if x.dim():
         return NotImplemented
     return x.to(dtype or (x.dtype if x.is_floating_point() else torch.int64)).clone()
-
-
-def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _cumsum(x, 0, dtype=dtype)
 
 
 def _unfolded(x: Tensor, dim: int, size: int, step: int) -> Any:
@@ -161,11 +155,11 @@ CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten.addmm.default: _product(aten.addmm.default, 1),
     aten.bmm.default: _product(aten.bmm.default),
     aten.constant_pad_nd.default: _padded,
-    aten.cumsum.default: _cumsum,
+    aten.cumsum.default: _sum,
     aten.div.Scalar_mode: _divided,
     aten.div.Tensor_mode: _divided,
-    aten.floor_divide.Scalar: _floor_divided,
-    aten.floor_divide.default: _floor_divided,
+    aten.floor_divide.Scalar: partial(_divided, rounding_mode="floor"),
+    aten.floor_divide.default: partial(_divided, rounding_mode="floor"),
     aten.gather.default: _of_long_indices(aten.gather.default),
     aten.grid_sampler_2d.default: _sampled_image,
     aten.grid_sampler_3d.default: _sampled_volume,

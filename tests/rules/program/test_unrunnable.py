@@ -13,9 +13,9 @@ from torch import nn
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
-from modelbuild_rules.program.steps.lowering.operator_check import operator_problems
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
+from modelbuild_rules.program.steps.lowering.unrunnable import Unrunnable
 
 ATTRIBUTES = {
     "precisions": ["dynamic_quant", "fp32", "static_quant"],
@@ -48,7 +48,7 @@ def edge(module: nn.Module, *inputs: torch.Tensor) -> Any:
 
 def problems(program: Any, partitioning: Partitioning, rest: str | None) -> str:
     stack = Stack((StackBackend(0, "xnnpack", ATTRIBUTES, partitioning),), rest)
-    return operator_problems(program, stack, lambda backend: backend.refused(program))
+    return Unrunnable(program, stack).problems()
 
 
 BAD = (Bad(), torch.ones(2, 4))
