@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild.errors import ModelbuildError
-from modelbuild_rules.backends.backend import DeviceFacts, Sidecar
+from modelbuild_rules.backend_api.backend import DeviceFacts, Sidecar
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.method_names import qualified
 from modelbuild_rules.program.shared_state import conflict
 from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import LoweredBackend, OfferedBackend, PlannedPartition, TargetDevice
+    from modelbuild_rules.backend_api.documents import OfferedBackend
+    from modelbuild_rules.program.documents import LoweredBackend, PlannedPartition, TargetDevice
 
 PRELOAD = ("torch", "executorch.exir")
 """Modules that workers import before a partition or compile step."""

@@ -24,15 +24,15 @@ from modelbuild.api import (
     Resources,
     rule,
 )
-from modelbuild_rules.backends.backend import DeviceFacts
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.backend import DeviceFacts
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.model.method_names import FORWARD, named, phrase
 from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
-from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
     PRELOAD,
@@ -384,7 +384,7 @@ def _for_device(
     """Return the backends of each method and the kernel libraries for the device. Equal prerequisites are shared."""
     target = _target(facts)
     needed = [entry.backend.prerequisite(entry.attributes, facts) for stack in stacks.values() for entry in stack]
-    made = prerequisites.declare(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
+    made = declare_prerequisites(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
     found = iter(made)
     backends = {
         name: tuple(DeviceBackend(entry, facts, {**next(found), **entry.files}) for entry in stack)

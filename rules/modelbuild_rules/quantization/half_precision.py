@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import as_set
-from modelbuild_rules.quantization.quantizer import Quantizer
+from modelbuild_rules.backend_api.backend import as_set
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 
 class HalfPrecision(Attrs):

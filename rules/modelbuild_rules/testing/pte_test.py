@@ -27,9 +27,9 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
+from modelbuild_rules.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.providers import Dataset, DeviceTarget, Model, Program

@@ -13,8 +13,9 @@ import torch
 
 from modelbuild.errors import LoadingError
 from modelbuild.step import Step, StepError
-from modelbuild_rules.kernels.steps import compile, custom, operators
+from modelbuild_rules.kernels.steps import compile, operators
 from modelbuild_rules.kernels.steps.registration import declarations, registration, signature
+from modelbuild_rules.operators.steps import custom
 
 PYTHON = """
 import torch
@@ -95,7 +96,7 @@ def test_an_out_variant_of_the_file_is_used(describe: Any) -> None:
 def test_an_operator_that_no_kernel_of_a_library_can_compute_is_refused_in_one_line(
     describe: Any, request: pytest.FixtureRequest, schema: str, named: str, message: str
 ) -> None:
-    from modelbuild_rules.kernels.steps import torchvision_operators
+    from modelbuild_rules.operators.steps import torchvision_operators
 
     torchvision_operators.register()
     name = f"kernels_{abs(hash(request.node.name))}"

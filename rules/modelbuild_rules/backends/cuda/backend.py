@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values, device_of
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Sidecar, Values, device_of
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0", "12.1")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""

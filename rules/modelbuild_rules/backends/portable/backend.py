@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import Backend, Operators
+from modelbuild_rules.backend_api.backend import Backend, Operators
 
 
 class Portable(Attrs):

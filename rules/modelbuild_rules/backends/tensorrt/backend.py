@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Size
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Values, device_of
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Values, device_of
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""

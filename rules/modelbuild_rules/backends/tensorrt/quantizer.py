@@ -7,8 +7,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import DeviceFacts, as_set
-from modelbuild_rules.quantization.quantizer import Quantizer, Values
+from modelbuild_rules.backend_api.backend import DeviceFacts, as_set
+from modelbuild_rules.backend_api.quantizer import Quantizer, Values
 
 Operator = Literal["aten.conv2d.default", "aten.linear.default"]
 _CONVOLUTION, _LINEAR = get_args(Operator)

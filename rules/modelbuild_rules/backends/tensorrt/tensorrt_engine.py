@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, Source, rule
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Values
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Values
 from modelbuild_rules.device.device_target import Capability
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.model.contents import model_contents

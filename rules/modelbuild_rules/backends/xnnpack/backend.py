@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import Backend, Operators, as_set
+from modelbuild_rules.backend_api.backend import Backend, Operators, as_set
 
 Precision = Literal["fp32", "static_quant", "dynamic_quant"]
 Lossy = Literal["bilinear", "float16"]

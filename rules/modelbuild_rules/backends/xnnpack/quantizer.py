@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import as_set
-from modelbuild_rules.quantization.quantizer import Quantizer, Values
+from modelbuild_rules.backend_api.backend import as_set
+from modelbuild_rules.backend_api.quantizer import Quantizer, Values
 
 Operator = Literal[
     "aten.add.Tensor",

@@ -16,18 +16,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Step
-from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partitioning import partitioning
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.operators.steps import custom
 from modelbuild_rules.program.steps.lowering.check import check_operators
-from modelbuild_rules.program.steps.lowering.delegation import computing
-from modelbuild_rules.program.steps.lowering.partitioning import partitioning
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.partition import lower
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+    from modelbuild_rules.backend_api.documents import OfferedBackend
 
 
 class _Checked(Exception):

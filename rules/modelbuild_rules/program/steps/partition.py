@@ -33,24 +33,24 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from modelbuild.step import Progress, Step, StepError, ignore_progress
-from modelbuild_rules.kernels.steps import custom, factorization_shapes
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.composite_operators import composite_operators_found_once
+from modelbuild_rules.backend_api.steps.failure import library_failures
+from modelbuild_rules.backend_api.steps.kept_results import computed_once
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning, partitioning
 from modelbuild_rules.model.steps.calls.recorded import first_inputs
-from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.operators.steps import custom, factorization_shapes
 from modelbuild_rules.program.steps.lowering.agreement import Compiler, check_agreement, input_types
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
-from modelbuild_rules.program.steps.lowering.failure import library_failures
 from modelbuild_rules.program.steps.lowering.notes import notes
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
 from modelbuild_rules.program.steps.lowering.patches.fake_mode import one_fake_mode
 from modelbuild_rules.program.steps.lowering.patches.planning import passes_shown
-from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.portable import (
     check_allowed,
     check_dtypes,
@@ -75,7 +75,7 @@ from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+    from modelbuild_rules.backend_api.documents import OfferedBackend
 
 
 @composite_operators_found_once()
@@ -149,6 +149,8 @@ def lower(
     program = with_equivalents(program)
     program = keep_loops(program, next((each.unrolls for each in backends.values()), Partitioning.unrolls))
     for backend in backends.values():
+        if backend.real_arithmetic:
+            program = _in_real_arithmetic(program)
         program = backend.prepare(program)
     if has_complex_scalars(program):
         program = _rewritten(program, Unfit(complex=True))
@@ -247,13 +249,17 @@ def _problems(check: Callable[[Any], None], lower: Callable[..., Any]) -> list[s
 def _rewritten(program: Any, unfit: Unfit) -> Any:
     """Return a program that computes the same without the nodes for which it is unfit."""
     if unfit.complex:
-        from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
-
-        program = in_real_arithmetic(program)
+        program = _in_real_arithmetic(program)
     as_images(program, unfit.volumes)
     if unfit.operators:
         program = with_forms(program, unfit.replaced, unfit.operators, unfit.nested)
     return program
+
+
+def _in_real_arithmetic(program: Any) -> Any:
+    from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
+
+    return in_real_arithmetic(program)
 
 
 class _Failed(Exception):

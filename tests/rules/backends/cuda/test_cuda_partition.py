@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import _to_aten
 from modelbuild_rules.backends.cuda.steps.generate.support import (
     CONTROL_FLOW,
@@ -19,7 +20,6 @@ from modelbuild_rules.backends.cuda.steps.generate.support import (
     EXCLUDED,
     NO_KERNEL,
 )
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def why(lowered: Any, op: str) -> set[str]:

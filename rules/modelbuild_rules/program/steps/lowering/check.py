@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, computing
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact
 from modelbuild_rules.program.steps.lowering.portable import (
     SHOWN,
     about,
@@ -23,7 +24,7 @@ from modelbuild_rules.program.steps.lowering.portable import (
 )
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+    from modelbuild_rules.backend_api.documents import OfferedBackend
 
 
 def check_operators(program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning]) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 from torch._export.utils import get_buffer
 
-from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
+from modelbuild_rules.backend_api.steps.named_data import NamedBytes, write_named
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import TensorLayout
+    from modelbuild_rules.backend_api.documents import TensorLayout
 
 CONSTANTS = "constants"
 

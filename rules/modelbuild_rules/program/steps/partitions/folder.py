@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, computing
-from modelbuild_rules.program.steps.partitions.files import write_partition
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partition_files import write_partition
+from modelbuild_rules.program.steps.lowering.delegation import Delegation
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend, PlannedPartition
+    from modelbuild_rules.backend_api.documents import OfferedBackend
+    from modelbuild_rules.program.documents import PlannedPartition
 
 
 class Partitions:

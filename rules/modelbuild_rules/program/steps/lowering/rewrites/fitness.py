@@ -9,16 +9,15 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.program.steps.lowering.delegation import computing
-from modelbuild_rules.program.steps.lowering.node_names import origin
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.nodes import computing, origin
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.portable import has_kernel, kernel_names, wrong_types
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import fails
 from modelbuild_rules.program.steps.lowering.rewrites.replacing import has_form, is_wrong
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+    from modelbuild_rules.backend_api.documents import OfferedBackend
 
 
 class Unfit(Exception):

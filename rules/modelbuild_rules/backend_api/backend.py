@@ -2,7 +2,7 @@
 
 A backend is an extension of `backend_stack`, from any rule package. Its declaration (a `Backend`, or an instance of a
 subclass that derives more from attributes and device) names up to two step modules: one that partitions
-(`modelbuild_rules.program.steps.lowering.partitioning.Partitioning`), and one that compiles a partition.
+(`modelbuild_rules.backend_api.steps.partitioning.Partitioning`), and one that compiles a partition.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypedDict
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs, Extension
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+\.\w+\Z")
 
@@ -63,17 +64,6 @@ class DeviceFacts(TypedDict, total=False):
     cuda_index: int
     memory: int | None
     min_glibc: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Prerequisite:
-    """A folder that compile steps read and that does not depend on the program: the step that makes it, its input and
-    output name, the step's parameters and tools."""
-
-    step: str
-    name: str
-    params: Values
-    tools: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

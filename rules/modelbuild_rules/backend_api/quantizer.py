@@ -1,7 +1,7 @@
 """The declaration of a quantizer, for rules and steps.
 
 A quantizer is an extension of `quantization_recipe`, from any rule package. Its declaration names a step module that
-makes torchao's quantizer (`modelbuild_rules.quantization.steps.quantizing.Quantizing`).
+makes torchao's quantizer (`modelbuild_rules.backend_api.steps.quantizing.Quantizing`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Attrs, Extension
-from modelbuild_rules.backends.backend import DeviceFacts
+from modelbuild_rules.backend_api.backend import DeviceFacts
 
 Values = Mapping[str, Any]
 """Attributes of a table, by name: JSON values."""
