@@ -24,6 +24,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.call import parse_call
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
@@ -39,7 +40,6 @@ from modelbuild_rules.model.inputs import (
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import EagerMethod, KernelLibrary, Model, ModelMethod
 
 if TYPE_CHECKING:

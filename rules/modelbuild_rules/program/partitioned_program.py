@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild.errors import ModelbuildError
 from modelbuild_rules.backend_api.backend import DeviceFacts, Sidecar
+from modelbuild_rules.method_names import qualified
 from modelbuild_rules.model import source_places
-from modelbuild_rules.model.method_names import qualified
 from modelbuild_rules.program.shared_state import conflict
 from modelbuild_rules.providers import ExportedMethod, StackEntry
 

@@ -28,10 +28,10 @@ from modelbuild_rules.backend_api.backend import DeviceFacts
 from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
 from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD, named, phrase
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase
 from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (

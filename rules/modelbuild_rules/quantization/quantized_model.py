@@ -21,9 +21,9 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.methods import by_method, methods_of, nearest, place_of
 from modelbuild_rules.providers import (
     Dataset,

@@ -14,9 +14,9 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Values
 from modelbuild_rules.device.device_target import Capability
 from modelbuild_rules.files.origin import OriginAttrs
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import CompiledModule, Model, ModelMethod, StackEntry
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from modelbuild.step import Step
 from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.named_data import read_named
-from modelbuild_rules.model.method_names import qualified
+from modelbuild_rules.method_names import qualified
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link
 
 if TYPE_CHECKING:
