@@ -31,7 +31,6 @@ class _TensorrtPartitioning(Partitioning):
     passes = (own_sizes,)
     on_gpu = True
     leaves_quantized = True
-    excluding = "torch_executed_ops"
     unrolls = 16
 
     def prepare(self, program: Any) -> Any:
