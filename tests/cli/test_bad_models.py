@@ -216,7 +216,8 @@ PROGRAMS = {
     ),
     "a device that TensorRT cannot build for": (
         PROGRAM + 'device = ":cpu"\n' + MODEL + stack('[{ type = "tensorrt" }]') + DEVICE,
-        '4:1: TensorRT needs a device with compute_capabilities; expected one such as ["8.9"] (device //:cpu, stack :s)',
+        '4:1: TensorRT needs a device with compute_capabilities; expected one such as ["8.9"] (device //:cpu, stack'
+        " :s)",
     ),
     "no device where one is needed": (
         PROGRAM + MODEL + stack('[{ type = "tensorrt" }]'),

@@ -65,6 +65,6 @@ def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str])
         if refused.get(node.name) == DATA_DEPENDENT:
             what = f"{node.target.__name__} ({named(node.name, origin(node))})"
             raise StepError(
-                f'data_dependent_ops = "error": the result of {what} has a size that depends on values; expected no such'
-                ' operator, or data_dependent_ops = "fallback"'
+                f'data_dependent_ops = "error": the result of {what} has a size that depends on values; expected no'
+                ' such operator, or data_dependent_ops = "fallback"'
             )
