@@ -23,7 +23,7 @@ def analysed(tmp_path: Path) -> Callable[..., Analyzer]:
     def analyse(*backends: str, capability: str = "8.6", method: str = "") -> Analyzer:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
-        device = f'compute_capability = ["{capability}"]'
+        device = f'compute_capabilities = ["{capability}"]'
         text = program_build(", ".join(backends), "net.py:Net", device=device)
         if method:
             text = text.replace('model = ":model"', f'model = {{ {method} = ":model" }}')

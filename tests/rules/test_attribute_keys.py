@@ -69,7 +69,7 @@ MODEL = {"entry": "net.py:Net", "srcs": ["net.py"], **INTERFACE_OF_METHOD}
 ENGINE = {
     "plan": "data.txt",
     "version": "8.6.1",
-    "compute_capability": ["8.6"],
+    "compute_capabilities": ["8.6"],
     "inputs": [{"name": "x", "shape": ["n", 4], "dtype": "float32"}],
     "outputs": [{"name": "y", "shape": [2], "dtype": "float32"}],
     "profiles": [{"n": {"min": 1, "opt": 4, "max": 8}}],
@@ -122,14 +122,14 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "cuda_stack": stack(type="cuda"),
     },
     "device_target": {
-        "device": {"arch": "x86_64", "compute_capability": ["8.6"], "runners": [":near"]},
-        "engine_device": {"arch": "x86_64", "compute_capability": ["8.6"]},
-        "other_device": {"arch": "x86_64", "compute_capability": ["8.9"]},
+        "device": {"arch": "x86_64", "compute_capabilities": ["8.6"], "runners": [":near"]},
+        "engine_device": {"arch": "x86_64", "compute_capabilities": ["8.6"]},
+        "other_device": {"arch": "x86_64", "compute_capabilities": ["8.9"]},
         "kernels_device": {"arch": "x86_64"},
     },
     "device_runner": {
-        "near": {"kind": "ssh", "host": "near.lab"},
-        "emulated": {"kind": "qemu", "arch": "x86_64"},
+        "near": {"connection": {"type": "ssh", "host": "near.lab"}},
+        "emulated": {"connection": {"type": "qemu", "arch": "x86_64"}},
     },
     "pte_program": {
         "xnnpack": program("xnnpack"),
@@ -154,7 +154,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
 
 Edit = tuple[tuple[str | int, ...], Any]
 
-LIBRARY = {"file": "runtime.tar", "version": "1.0", "licence": "a"}
+LIBRARY = {"file": "runtime.tar", "version": "1.0", "license": "a"}
 WITH_LIBRARY: tuple[Edit, ...] = ((("runtime_bundle", "bundle", "libraries"), [LIBRARY]),)
 
 
@@ -205,8 +205,8 @@ def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) 
     return Row(("device_target", "device", name), value, set(changed), before)
 
 
-def runner(name: str, value: Any) -> Row:
-    return Row(("device_runner", "near", name), value, set())
+def runner(*path: str, value: Any, name: str = "near") -> Row:
+    return Row(("device_runner", name, *path), value, set())
 
 
 INTERFACE = "engine export part#export"
@@ -234,22 +234,22 @@ ROWS: Mapping[str, Row | None] = {
         before=TENSORRT_ELSEWHERE,
     ),
     "device_target.os": None,  # has one value
-    "device_target.compute_capability": device(
-        "compute_capability", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle", *EMITTED
+    "device_target.compute_capabilities": device(
+        "compute_capabilities", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle", *EMITTED
     ),
-    "device_target.cuda_index": device("cuda_index", 1, "tensorrt#partition", "tensorrt#compile:p0", "cuda#partition"),
+    "device_target.gpu": device("gpu", 1, "tensorrt#partition", "tensorrt#compile:p0", "cuda#partition"),
     "device_target.memory": device("memory", "8GiB"),
     "device_target.runners": device("runners", [":emulated"]),
-    "device_runner.kind": Row(("device_runner", "emulated"), {"kind": "local"}, set()),
-    "device_runner.host": runner("host", "far.lab"),
-    "device_runner.user": runner("user", "ci"),
-    "device_runner.port": runner("port", 2222),
-    "device_runner.jump": runner("jump", "gate.lab"),
-    "device_runner.key": runner("key", "~/.ssh/key"),
-    "device_runner.known_hosts": runner("known_hosts", "hosts"),
-    "device_runner.arch": Row(("device_runner", "emulated", "arch"), "aarch64", set()),
-    "device_runner.folder": runner("folder", "device"),
-    "device_runner.store_size": runner("store_size", "1 GiB"),
+    "device_runner.connection": runner("connection", value={"type": "local"}),
+    "device_runner.connection(ssh).host": runner("connection", "host", value="far.lab"),
+    "device_runner.connection(ssh).user": runner("connection", "user", value="ci"),
+    "device_runner.connection(ssh).port": runner("connection", "port", value=2222),
+    "device_runner.connection(ssh).jump": runner("connection", "jump", value="gate.lab"),
+    "device_runner.connection(ssh).key": runner("connection", "key", value="~/.ssh/key"),
+    "device_runner.connection(ssh).known_hosts": runner("connection", "known_hosts", value="hosts"),
+    "device_runner.connection(qemu).arch": runner("connection", "arch", value="aarch64", name="emulated"),
+    "device_runner.folder": runner("folder", value="device"),
+    "device_runner.store_size": runner("store_size", value="1 GiB"),
     "device_target.min_glibc": device("min_glibc", "2.31", "cuda#compile:p0", "cuda#cpp_runtime"),
     "backend_stack.backends": Row(
         ("backend_stack", "xnnpack_stack", "backends"), [{"type": "xnnpack"}], {"xnnpack#partition"}
@@ -269,14 +269,14 @@ ROWS: Mapping[str, Row | None] = {
     "backend_stack.backends[](tensorrt).flavour": backend("tensorrt", "flavour", "standard", "partition compile:p0"),
     "backend_stack.backends[](tensorrt).precision": backend("tensorrt", "precision", "fp16", "partition compile:p0"),
     "backend_stack.backends[](tensorrt).min_block_size": backend("tensorrt", "min_block_size", 2, "partition"),
-    "backend_stack.backends[](tensorrt).torch_executed_ops": backend(
-        "tensorrt", "torch_executed_ops", ["aten.add.Tensor"], "partition"
+    "backend_stack.backends[](tensorrt).exclude_ops": backend(
+        "tensorrt", "exclude_ops", ["aten.add.Tensor"], "partition"
     ),
     "backend_stack.backends[](tensorrt).require_full_compilation": backend(
-        "tensorrt", "require_full_compilation", True, "partition", fallback_data_dependent_ops=False
+        "tensorrt", "require_full_compilation", True, "partition", data_dependent_ops="take"
     ),
-    "backend_stack.backends[](tensorrt).fallback_data_dependent_ops": backend(
-        "tensorrt", "fallback_data_dependent_ops", False, "partition compile:p0"
+    "backend_stack.backends[](tensorrt).data_dependent_ops": backend(
+        "tensorrt", "data_dependent_ops", "take", "partition compile:p0"
     ),
     "backend_stack.backends[](tensorrt).optimization_profiles": backend(
         "tensorrt", "optimization_profiles", PROFILES, "partition"
@@ -294,18 +294,17 @@ ROWS: Mapping[str, Row | None] = {
     "backend_stack.backends[](tensorrt).workspace_size": backend("tensorrt", "workspace_size", "2GiB", "compile:p0"),
     "backend_stack.backends[](tensorrt).on_failure": backend("tensorrt", "on_failure", "fallback", "partition"),
     "backend_stack.backends[](tensorrt).gpu": backend("tensorrt", "gpu", 1, "partition compile:p0"),
-    "backend_stack.backends[](tensorrt).target_device": backend("tensorrt", "target_device", "cuda:1", "partition"),
     "backend_stack.backends[](cuda).tuning": backend("cuda", "tuning", "tuning.json", "compile:p0"),
     "backend_stack.backends[](cuda).candidates": backend("cuda", "candidates", 4, "compile:p0 emit"),
     "backend_stack.backends[](cuda).precision": backend("cuda", "precision", "tf32", "compile:p0"),
     "backend_stack.backends[](cuda).min_block_size": backend("cuda", "min_block_size", 2, "partition"),
     "backend_stack.backends[](cuda).exclude_ops": backend("cuda", "exclude_ops", ["aten.add.Tensor"], "partition"),
-    "backend_stack.backends[](cuda).data_dependent": backend("cuda", "data_dependent", "error", "partition"),
+    "backend_stack.backends[](cuda).data_dependent_ops": backend("cuda", "data_dependent_ops", "error", "partition"),
     "backend_stack.backends[](cuda).emulate_precision_casts": backend(
         "cuda", "emulate_precision_casts", False, "partition"
     ),
     "backend_stack.backends[](cuda).triton_kernels": backend("cuda", "triton_kernels", False, "partition"),
-    "backend_stack.backends[](cuda).target_device": backend("cuda", "target_device", "cuda:1", "partition"),
+    "backend_stack.backends[](cuda).gpu": backend("cuda", "gpu", 1, "partition"),
     # The model's signature is in the program.
     "pte_program.model": Row(
         ("pte_program", "xnnpack", "model"), ":other_model", {"xnnpack#partition", "xnnpack#emit"}
@@ -332,7 +331,7 @@ ROWS: Mapping[str, Row | None] = {
     ),
     "tensorrt_engine.plan": engine("plan", value="other.tar", changed="engine"),
     "tensorrt_engine.version": engine("version", value="8.6.0", changed="engine"),
-    "tensorrt_engine.compute_capability": engine("compute_capability", value=["8.6", "8.9"], changed="engine"),
+    "tensorrt_engine.compute_capabilities": engine("compute_capabilities", value=["8.6", "8.9"], changed="engine"),
     # A program of this engine could not be for its device.
     "tensorrt_engine.arch": Row(("tensorrt_engine", "other_engine", "arch"), "aarch64", {"other_engine#engine"}),
     "tensorrt_engine.inputs": engine(
@@ -377,10 +376,10 @@ ROWS: Mapping[str, Row | None] = {
     "torch_model.inputs[].dtype": model("inputs", 1, "dtype", value="float16"),
     "torch_model.inputs[].range": model("inputs", 1, "range", value=[0.0, 2.0]),
     "torch_model.inputs[].file": model("inputs", 1, value={"name": "y", "shape": [2], "file": "example.npy"}),
-    "torch_model.archive": model(
-        "archive",
+    "torch_model.exported": model(
+        "exported",
         value="weights.pt",
-        before=((("torch_model", "model", "entry"), None), (("torch_model", "model", "archive"), "net.pt2")),
+        before=((("torch_model", "model", "entry"), None), (("torch_model", "model", "exported"), "net.pt2")),
     ),
     "torch_model.prepare": model("prepare", value="net.py:prepare"),
     "torch_model.call": model("call", value="x, y=y"),
@@ -539,7 +538,7 @@ ROWS: Mapping[str, Row | None] = {
         f"runtime_bundle.libraries[].{name}": Row(
             ("runtime_bundle", "bundle", "libraries", 0, name), value, {"bundle#bundle"}, WITH_LIBRARY
         )
-        for name, value in {"file": "other.tar", "version": "2.0", "licence": "b", "licence_file": "data.txt"}.items()
+        for name, value in {"file": "other.tar", "version": "2.0", "license": "b", "license_file": "data.txt"}.items()
     },
 }
 

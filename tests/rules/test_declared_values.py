@@ -71,10 +71,10 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         ("gpu", {"memory": "9" * 18 + "TiB"}, "attribute 'memory': expected a size from 1 byte to 8 EiB, got '9999"),
         (
             "gpu",
-            {"compute_capability": ["٨.٦"]},
-            "attribute 'compute_capability[0]': '٨.٦' is not a compute capability",
+            {"compute_capabilities": ["٨.٦"]},
+            "attribute 'compute_capabilities[0]': '٨.٦' is not a compute capability",
         ),
-        ("gpu", {"cuda_index": 128}, "attribute 'cuda_index': expected less than or equal to 127, got 128"),
+        ("gpu", {"gpu": 128}, "attribute 'gpu': expected less than or equal to 127, got 128"),
         ("web", {"filename": "a\nb"}, "attribute 'filename': 'a\nb' is not a file name; expected one without folders"),
         ("web", {"filename": "é" * 128}, "attribute 'filename': 'éééé"),
         ("pypi", {"path": "x/a\nb"}, "'x/a\nb' cannot be the path; expected a file's path inside the wheel"),

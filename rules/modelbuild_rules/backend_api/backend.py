@@ -37,20 +37,6 @@ Operator = Annotated[str, AfterValidator(_operator)]
 Operators = Annotated[tuple[Operator, ...], AfterValidator(as_set)]
 
 
-def device_of(kind: str) -> AfterValidator:
-    """Return the check of a device in ExecuTorch's program: the kind, or the kind and an index, as in `kind:0`."""
-    form = re.compile(rf"{kind}(:\d{{1,3}})?\Z", re.ASCII)
-
-    def check(text: str) -> str:
-        if not form.match(text):
-            raise ValueError(
-                f"'{text}' can't have this backend's inputs and outputs; expected '{kind}:0' or another GPU"
-            )
-        return text
-
-    return AfterValidator(check)
-
-
 Values = Mapping[str, Any]
 """Attributes of a backend's table, by name: JSON values."""
 
@@ -61,7 +47,7 @@ class DeviceFacts(TypedDict, total=False):
     arch: str
     os: str
     compute_capabilities: tuple[str, ...]
-    cuda_index: int
+    gpu: int
     memory: int | None
     min_glibc: str | None
 

@@ -33,7 +33,7 @@ def _components(bundle: Mapping[str, Path]) -> list[Component]:
     for path, library in manifest["libraries"].items():
         name = path.rpartition("/")[2]
         files = {path: digests[path]}
-        found[name] = Component(name, library["version"], "library", library["licence"], files=files)
+        found[name] = Component(name, library["version"], "library", library["license"], files=files)
     return list(found.values())
 
 

@@ -100,10 +100,10 @@ class BundledLibrary(TypedDict):
     version: str
     """As declared."""
 
-    licence: str
+    license: str
     """As declared."""
 
-    licence_file: str | None
+    license_file: str | None
     """Path of the licence's text in the bundle."""
 
 

@@ -18,7 +18,7 @@ from modelbuild_rules.model.methods import by_method
 from modelbuild_rules.providers import DeviceTarget, Program
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-_FOLDERS = ("bin", "lib", "licences", "program")
+_FOLDERS = ("bin", "lib", "licenses", "program")
 
 
 def _program_name(name: str) -> str:

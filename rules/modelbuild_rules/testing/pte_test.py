@@ -288,7 +288,7 @@ def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:
     device = program.device
     if device is None:
         return {"count": attrs.gpus, "index": 0, "capabilities": []}
-    return {"count": attrs.gpus, "index": device.cuda_index, "capabilities": list(device.compute_capabilities)}
+    return {"count": attrs.gpus, "index": device.gpu, "capabilities": list(device.compute_capabilities)}
 
 
 def _resources(attrs: PteTestAttrs, program: Program) -> Resources:

@@ -25,12 +25,12 @@ class PrebuiltAttrs(Attrs):
     pte: Source
     arch: str = ""
     outside: bool = False
-    compute_capability: tuple[str, ...] = ()
+    compute_capabilities: tuple[str, ...] = ()
 
 @rule(attrs=PrebuiltAttrs)
 def prebuilt(ctx):
     attrs, file = ctx.attrs, ctx.file(ctx.attrs.pte)
-    device = DeviceTarget(attrs.arch, "linux", attrs.compute_capability) if attrs.arch else None
+    device = DeviceTarget(attrs.arch, "linux", attrs.compute_capabilities) if attrs.arch else None
     return (Program(file, file if attrs.outside else None, file, file, {}, device),)
 """
 
@@ -44,7 +44,7 @@ runtime = "runtime.tar"
 [[device_target]]
 name = "x86"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 
 [[device_target]]
 name = "arm"
@@ -90,7 +90,7 @@ def prebuilt(more: str = "") -> str:
             "capability 8.6, the bundle's device",
         ),
         (
-            'arch = "x86_64"\ncompute_capability = ["8.9"]',
+            'arch = "x86_64"\ncompute_capabilities = ["8.9"]',
             'device = ":x86"',
             "BUILD.toml:6:1: '//nets/net' is compiled for linux on x86_64 with compute capability 8.9; expected linux "
             "on x86_64 with compute capability 8.6, the bundle's device",
@@ -211,7 +211,7 @@ def test_programs_that_cannot_be_in_one_bundle(tmp_path: Path, net: str, other: 
     ("program", "bundle", "arch", "capabilities"),
     [
         ('arch = "x86_64"', "", "x86_64", []),
-        ('arch = "x86_64"\ncompute_capability = ["8.6"]', 'device = ":x86"', "x86_64", ["8.6"]),
+        ('arch = "x86_64"\ncompute_capabilities = ["8.6"]', 'device = ":x86"', "x86_64", ["8.6"]),
         ("", 'device = ":x86"', "x86_64", ["8.6"]),
         ('arch = "aarch64"', "", "aarch64", []),
         ("", 'device = ":arm"', "aarch64", []),

@@ -16,7 +16,7 @@ def test_parts_of_libraries_have_versions_and_licences(tmp_path: Path) -> None:
     manifest = {
         "files": {path: {"sha256": f"{number:064}"} for number, path in enumerate(FILES)},
         "versions": {"executorch": "1.5.1", "modelbuild": "0.1.0"},
-        "libraries": {"lib/libtheirs.so": {"version": "2", "licence": "Theirs"}},
+        "libraries": {"lib/libtheirs.so": {"version": "2", "license": "Theirs"}},
     }
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     found = {

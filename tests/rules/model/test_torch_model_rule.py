@@ -186,7 +186,7 @@ backends = [{ type = "xnnpack", per_op_mode = true }, { type = "portable" }]
 [[device_target]]
 name = "orin"
 arch = "aarch64"
-compute_capability = ["8.7"]
+compute_capabilities = ["8.7"]
 memory = "8GiB"
 min_glibc = "2.31"
 

@@ -127,7 +127,7 @@ def test_float8_of_a_recipe_for_tensorrt(error: Callable[[str, str], str], attri
 def test_a_device_without_float8(error: Callable[[str, str], str], methods: bool) -> None:
     model = 'model = { forward = ":int8" }' if methods else 'model = ":int8"'
     stack = '[[backend_stack]]\nname = "rtx"\nbackends = [{ type = "tensorrt" }, { type = "portable" }]\n'
-    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capability = ["12.0", "8.6"]\n'
+    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capabilities = ["12.0", "8.6"]\n'
     program = f'[[pte_program]]\nname = "program"\nstack = ":rtx"\ndevice = ":old"\n{model}\n'
     text = f"{MODEL}{FLOAT8} }}]\n{QUANTIZED}{DATA}{stack}{device}{program}"
     line = text.count("\n")

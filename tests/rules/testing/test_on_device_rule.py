@@ -24,8 +24,7 @@ from tests.program_build import program_build
 TEST = """
 [[device_runner]]
 name = "near"
-kind = "ssh"
-host = "near.lab"
+connection = { type = "ssh", host = "near.lab" }
 
 [[device_target]]
 name = "other"

@@ -98,7 +98,7 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
 
 
 def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
-    library = '{{ file = "net.py", version = "{}", licence = "{}" }}'
+    library = '{{ file = "net.py", version = "{}", license = "{}" }}'
     given = ["", *(f"libraries = [{library.format(*each)}]" for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
     assert len({keys(ARCHIVE + more)["test"] for more in given}) == len(given)
 
@@ -174,8 +174,8 @@ def test_how_many_gpus_the_test_takes_is_in_the_key(keys: Any) -> None:
 
 
 def test_the_gpu_that_the_device_names_is_in_the_key(keys: Any) -> None:
-    devices = ["", *(f'compute_capability = ["{each}"]' for each in ("8.6", "9.0"))]
-    devices += [f"{devices[1]}\ncuda_index = 1", 'compute_capability = ["8.6", "9.0"]']
+    devices = ["", *(f'compute_capabilities = ["{each}"]' for each in ("8.6", "9.0"))]
+    devices += [f"{devices[1]}\ngpu = 1", 'compute_capabilities = ["8.6", "9.0"]']
     assert len({keys(ARCHIVE, device)["test"] for device in devices}) == len(devices)
 
 
@@ -204,7 +204,7 @@ def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_inst
 
 def test_workers_are_asked_for_a_gpu_of_the_devices_lowest_capability(actions: Actions, tmp_path: Path) -> None:
     (tmp_path / "runtime.tar").touch()
-    device = 'compute_capability = ["12.0", "8.9"]'
+    device = 'compute_capabilities = ["12.0", "8.9"]'
     takes = actions(f"{ARCHIVE}gpus = 1", device)["test"].resources
     assert (takes.gpu, takes.compute_capability) == (1, "8.9")
     takes = actions(ARCHIVE, device)["test"].resources

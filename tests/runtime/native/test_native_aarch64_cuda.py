@@ -53,7 +53,7 @@ DEVICE = """
 [[device_target]]
 name = "{name}"
 arch = "aarch64"
-compute_capability = ["{capability}"]
+compute_capabilities = ["{capability}"]
 [[pte_program]]
 name = "{name}_program"
 model = ":model"

@@ -41,7 +41,7 @@ FOR_AARCH64 = """
 [[device_target]]
 name = "orin"
 arch = "aarch64"
-compute_capability = ["8.7"]
+compute_capabilities = ["8.7"]
 
 [[runtime_bundle]]
 name = "orin_bundle"

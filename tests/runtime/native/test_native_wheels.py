@@ -44,7 +44,7 @@ model = ":classifier_model"
 inputs = [{ name = "drawn", generator = { seed = 1 } }]
 """
 
-ORIN = '\n[[device_target]]\nname = "orin"\narch = "aarch64"\ncompute_capability = ["8.7"]\n'
+ORIN = '\n[[device_target]]\nname = "orin"\narch = "aarch64"\ncompute_capabilities = ["8.7"]\n'
 
 
 @dataclass(frozen=True)

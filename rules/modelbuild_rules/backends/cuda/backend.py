@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Sidecar, Values, device_of
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Sidecar, Values
 from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
 from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
@@ -36,6 +37,8 @@ class Cuda(Attrs):
     """CUDA: libraries of Triton kernels, which AOTInductor compiles for the device's compute capabilities without a
     GPU."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"data_dependent": "data_dependent_ops", "target_device": "gpu"}
+
     type: Literal["cuda"]
     """The kind of backend."""
 
@@ -55,7 +58,7 @@ class Cuda(Attrs):
     exclude_ops: Operators = ()
     """Operators to leave to the next backend."""
 
-    data_dependent: Literal["portable", "error"] = "portable"
+    data_dependent_ops: Literal["fallback", "error"] = "fallback"
     """Leave operators with sizes that depend on values, such as nonzero and its users, to the next backends, or fail
     the build."""
 
@@ -65,8 +68,8 @@ class Cuda(Attrs):
     triton_kernels: bool = True
     """Use executorch's Triton kernels for attention and top-k where they apply."""
 
-    target_device: Annotated[str, device_of("cuda")] | None = None
-    """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the device's cuda_index."""
+    gpu: int | None = Field(default=None, ge=0, le=127)
+    """Index of the device's GPU that runs the libraries; by default `gpu` of the device."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class CudaBackend(Backend):
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]
         if not wanted:
-            return 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'
+            return 'CUDA needs a device with compute_capabilities; expected one such as ["8.9"]'
         unknown = [name for name in wanted if name not in CAPABILITIES]
         if unknown:
             known = ", ".join(CAPABILITIES)
@@ -97,7 +100,7 @@ class CudaBackend(Backend):
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {
-            "target_device": attributes["target_device"] or f"cuda:{facts['cuda_index']}",
+            "target_device": f"cuda:{facts['gpu'] if attributes['gpu'] is None else attributes['gpu']}",
             "specs": {
                 "emulate_precision_casts": "ON" if attributes["emulate_precision_casts"] else "OFF",
                 "triton_kernel_mode": "ON" if attributes["triton_kernels"] else "OFF",
@@ -128,9 +131,9 @@ CUDA = CudaBackend(
     extras=("cuda",),
     partitioning="modelbuild_rules.backends.cuda.steps.partitioning",
     compiling="modelbuild_rules.backends.cuda.steps.compile",
-    partition=("data_dependent", "exclude_ops", "min_block_size"),
+    partition=("data_dependent_ops", "exclude_ops", "min_block_size"),
     compile=("candidates", "precision"),
-    device=("arch", "compute_capabilities", "cuda_index", "min_glibc", "os"),
+    device=("arch", "compute_capabilities", "gpu", "min_glibc", "os"),
 )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from platform import machine
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from modelbuild.api import Attrs, Size
-from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Values, device_of
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Values
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
@@ -40,6 +41,12 @@ class Profile(Attrs):
 class Tensorrt(Attrs):
     """TensorRT: engines for NVIDIA GPUs, built for the device's compute capabilities without a GPU (flavour rtx)."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "torch_executed_ops": "exclude_ops",
+        "fallback_data_dependent_ops": "data_dependent_ops",
+        "target_device": "gpu",
+    }
+
     type: Literal["tensorrt"]
     """The kind of backend."""
 
@@ -54,16 +61,16 @@ class Tensorrt(Attrs):
     min_block_size: int = Field(default=5, ge=1)
     """Minimum number of operators in an engine."""
 
-    torch_executed_ops: Operators = ()
+    exclude_ops: Operators = ()
     """Operators to leave to the next backend."""
 
     require_full_compilation: bool = False
-    """Fail the build unless TensorRT takes every node, in one engine. Requires fallback_data_dependent_ops = false,
-    which is not the default with `rtx`."""
+    """Fail the build unless TensorRT takes every node, in one engine. Requires data_dependent_ops = "take", which is
+    not the default with `rtx`."""
 
-    fallback_data_dependent_ops: bool | None = None
-    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend. By default true
-    with `rtx`, which can't build them, and false with `standard`."""
+    data_dependent_ops: Literal["fallback", "take"] | None = None
+    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
+    default "fallback" with `rtx`, which can't build them, and "take" with `standard`."""
 
     optimization_profiles: tuple[dict[str, Profile], ...] = ()
     """Shapes to build for, by input. By default one profile with each dynamic dimension's declared range."""
@@ -76,15 +83,12 @@ class Tensorrt(Attrs):
     each engine twice: once in the partition step, to find partitions that fail."""
 
     gpu: int | None = Field(default=None, ge=0, le=127)
-    """Index of the device's GPU that runs the engines; by default the device's cuda_index."""
-
-    target_device: Annotated[str, device_of("cuda")] | None = None
-    """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the engine's GPU."""
+    """Index of the device's GPU that runs the engines; by default `gpu` of the device."""
 
 
-def fallback(flavour: str, given: bool | None) -> bool:
-    """Return the value of fallback_data_dependent_ops, with the flavour's default."""
-    return flavour == "rtx" if given is None else given
+def _falls_back(flavour: str, given: str | None) -> bool:
+    """Return the value of torch_tensorrt's fallback_data_dependent_ops, with the flavour's default."""
+    return flavour == "rtx" if given is None else given == "fallback"
 
 
 @dataclass(frozen=True)
@@ -94,19 +98,19 @@ class TensorrtBackend(Backend):
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
         """Return the attribute to change and the problem if attributes contradict each other; else None."""
         assert isinstance(table, Tensorrt)
-        given = table.fallback_data_dependent_ops
-        if not table.require_full_compilation or not fallback(table.flavour, given):
+        given = table.data_dependent_ops
+        if not table.require_full_compilation or not _falls_back(table.flavour, given):
             return None
         message = "require_full_compilation lets no node fall back; expected "
         if given:
-            return "fallback_data_dependent_ops", f"{message}one of the two"
-        by_default = f"fallback_data_dependent_ops = false with it, which is true with the flavour {table.flavour}"
+            return "data_dependent_ops", f"{message}one of the two"
+        by_default = f'data_dependent_ops = "take" with it, which is "fallback" with the flavour {table.flavour}'
         return "require_full_compilation", f"{message}{by_default}"
 
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]
         if not wanted:
-            return 'TensorRT needs a device with compute_capability; expected one such as ["8.9"]'
+            return 'TensorRT needs a device with compute_capabilities; expected one such as ["8.9"]'
         if attributes["flavour"] == "rtx" and facts["arch"] not in RTX_ARCHITECTURES:
             return (
                 f"TensorRT-RTX has no library for {facts['arch']}; expected a device with arch"
@@ -132,8 +136,8 @@ class TensorrtBackend(Backend):
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {
-            "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
-            "target_device": attributes["target_device"] or f"cuda:{_gpu(attributes, facts)}",
+            "fallback_data_dependent_ops": _falls_back(attributes["flavour"], attributes["data_dependent_ops"]),
+            "target_device": f"cuda:{_gpu(attributes, facts)}",
         }
         # The engine's settings count only if the partition step builds engines to find those that fail.
         tried = {
@@ -143,7 +147,7 @@ class TensorrtBackend(Backend):
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {
-            "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
+            "fallback_data_dependent_ops": _falls_back(attributes["flavour"], attributes["data_dependent_ops"]),
             "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),
             "gpu": _gpu(attributes, facts),
             "platform": f"{facts['os']}_{facts['arch']}",
@@ -174,17 +178,17 @@ TENSORRT = TensorrtBackend(
         "flavour",
         "precision",
         "min_block_size",
-        "torch_executed_ops",
+        "exclude_ops",
         "require_full_compilation",
         "optimization_profiles",
     ),
     compile=("flavour", "precision", "workspace_size"),
-    device=("arch", "compute_capabilities", "cuda_index", "os"),
+    device=("arch", "compute_capabilities", "gpu", "os"),
 )
 
 
 def _gpu(attributes: Values, facts: DeviceFacts) -> int:
-    return int(facts["cuda_index"] if attributes["gpu"] is None else attributes["gpu"])
+    return int(facts["gpu"] if attributes["gpu"] is None else attributes["gpu"])
 
 
 def _number(capability: str) -> tuple[int, ...]:

@@ -217,7 +217,7 @@ def test_layers_that_are_left_out_stay_in_floating_point(tmp_path: Path) -> None
 def test_float8_needs_tensorrt(float8: Quantized, partition: Callable[..., Any], tmp_path: Path) -> None:
     image = (torch.rand(1, CHANNELS, 6, 6),)
     with pytest.raises(StepError) as error:
-        partition(float8.program(), image, tmp_path / "made", {"torch_executed_ops": ["aten.addmm.default"]})
+        partition(float8.program(), image, tmp_path / "made", {"exclude_ops": ["aten.addmm.default"]})
     assert str(error.value).startswith(
         f"{executorch_private.name()} has no portable kernel for torchao.quantize_affine_float8_non_decomposed.default"
     )

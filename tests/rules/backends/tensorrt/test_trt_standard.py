@@ -36,7 +36,7 @@ def test_an_engine_is_compiled_on_a_gpu_of_its_capability_whose_model_is_in_the_
     (tmp_path / "MODELBUILD.toml").write_text("")
     (tmp_path / "net.py").touch()
     (tmp_path / "BUILD.toml").write_text(
-        program_build(table, entry="net.py:Net", device='compute_capability = ["9.0"]')
+        program_build(table, entry="net.py:Net", device='compute_capabilities = ["9.0"]')
     )
     rules = load_rules(tmp_path, ())
     analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)

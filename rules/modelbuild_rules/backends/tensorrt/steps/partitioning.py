@@ -31,7 +31,6 @@ class _TensorrtPartitioning(Partitioning):
     on_gpu = True
     real_arithmetic = True
     leaves_quantized = True
-    excluding = "torch_executed_ops"
     unrolls = 16
 
     def prepare(self, program: Any) -> Any:

@@ -52,14 +52,14 @@ def lay_out_libraries(
         except StepError as error:
             raise StepError(f"{step.params['library_places'][index]}: {error}") from error
         glibc = max(glibc, found)
-        licence = f"licences/{name}.txt" if f"licence.{index}" in step.inputs else None
-        if licence is not None:
-            (folder / licence).parent.mkdir(exist_ok=True)
-            shutil.copyfile(step.input(f"licence.{index}"), folder / licence)
+        text = f"licenses/{name}.txt" if f"license.{index}" in step.inputs else None
+        if text is not None:
+            (folder / text).parent.mkdir(exist_ok=True)
+            shutil.copyfile(step.input(f"license.{index}"), folder / text)
         facts[f"lib/{name}"] = {
             "version": declared["version"],
-            "licence": declared["licence"],
-            "licence_file": licence,
+            "license": declared["license"],
+            "license_file": text,
         }
     return facts, ".".join(map(str, glibc))
 

@@ -30,7 +30,7 @@ NO_CONVERTER = "no converter"
 REJECTED = "the converter's validator rejects it"
 OUTPUT_ALLOCATOR = "its converter needs an output allocator: the result's size depends on values"
 DATA_DEPENDENT = "an input or output has a size that depends on values"
-EXCLUDED = "listed in torch_executed_ops"
+EXCLUDED = "listed in exclude_ops"
 COMPLEX = "complex numbers"
 SCALAR = "computes with numbers that are not sizes"
 
