@@ -226,6 +226,10 @@ class Context(Expander, Generic[A]):
         """Return the extension of a point by its name, the `type` of a table. Raises KeyError for an unknown name."""
         return self._resolved.extensions[point][name]
 
+    def extensions(self, point: str) -> tuple[Extension, ...]:
+        """Return the extensions of a point, in the order of their names."""
+        return tuple(each for _, each in sorted(self._resolved.extensions.get(point, {}).items()))
+
     def error(self, path: str | Path, message: str) -> LoadingError:
         """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
         raise."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs, Extension
+from modelbuild_rules.backend_api.decides import check_decides, deciding
 from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+\.\w+\Z")
@@ -64,27 +65,56 @@ class Sidecar:
     merging: str
 
 
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A project with files in a runtime.
+
+    name     its name
+    license  an SPDX expression
+    files    patterns of the files' paths, such as "lib/libvulkan_*.so"
+    version  its name in `versions` of the runtime's manifest; '' if another project's file pins its version
+    purl     package URL without a version; '' if unknown
+    """
+
+    name: str
+    license: str
+    files: tuple[str, ...]
+    version: str = ""
+    purl: str = ""
+
+
 @dataclass(frozen=True)
 class Backend(Extension):
-    """The declaration of a backend. Attributes and device facts that are in none of its tuples are in no key.
+    """The declaration of a backend. Each attribute of its table states what it decides: `Decides("partition")` which
+    nodes the backend takes, `Decides("compile")` the bytes of a compiled partition, `Decides("emit")` the additional
+    output. Attributes that name a file are inputs of the compile step, by their names.
 
     partitioning  import name of the module that selects and prepares its nodes; '' for a backend that takes all
                   remaining nodes and compiles nothing
     compiling     import name of the step that compiles a partition
-    partition     attributes that decide which nodes it takes
-    compile       attributes that decide the bytes of a compiled partition
-    device        facts of the device (fields of DeviceTarget) that decide the bytes of a compiled partition
+    device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
+                  names any needs a device
     tools         distributions whose versions decide the bytes of a compiled partition
     runs_here     true if the C++ runtime runs its partitions on the machine of the build; of other backends, the
                   partition step compares partitions with the program, in eager mode on the example inputs
+    libraries     projects with files in a runtime that runs its partitions, for SBOMs
+
+    Raises TypeError for an attribute that does not state what it decides.
     """
 
     partitioning: str = ""
     compiling: str = ""
-    partition: tuple[str, ...] = ()
-    compile: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     runs_here: bool = False
+    libraries: tuple[Library, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_decides(self.attrs, ("partition", "compile", "emit"), of_files="compile")
+
+    def facts(self, device: DeviceFacts) -> DeviceFacts:
+        """Return the facts of a device that the methods get."""
+        facts: Any = {name: value for name, value in device.items() if name in self.device}
+        return cast("DeviceFacts", facts)
 
     @property
     def is_catch_all(self) -> bool:
@@ -101,12 +131,12 @@ class Backend(Extension):
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         """Return the attributes of the partition step."""
-        return {name: attributes[name] for name in self.partition}
+        return {name: attributes[name] for name in deciding(self.attrs, "partition")}
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        """Return the attributes of the compile step, with the device facts that `device` names."""
-        of_device: Mapping[str, object] = facts
-        return {name: attributes[name] for name in self.compile} | {name: of_device[name] for name in self.device}
+        """Return the attributes of the compile step: the values that are no files, and the facts of the device."""
+        own = {name: attributes[name] for name in deciding(self.attrs, "compile") if name in attributes}
+        return {**own, **facts}
 
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
         """Return the folder that the compile step reads besides the partition; None if there is none."""

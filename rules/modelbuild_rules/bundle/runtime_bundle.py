@@ -72,7 +72,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     programs = _programs(ctx)
     device = _device(ctx, programs)
     made = bundle_action(ctx, programs, device, ctx.attrs, "bundle", ctx.label.name, ctx.attrs.tar)
-    return Files((made,)), bundle_contents(made)
+    return Files((made,)), bundle_contents(made, ctx.extensions("backend"))
 
 
 class _Runtime(Protocol):

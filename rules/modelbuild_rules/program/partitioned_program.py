@@ -26,7 +26,7 @@ PRELOAD = ("torch", "executorch.exir")
 def offered(entry: StackEntry, facts: DeviceFacts) -> OfferedBackend:
     """Return a backend's entry for the partition step."""
     backend = entry.backend
-    attributes = backend.partition_attributes(entry.attributes, facts)
+    attributes = backend.partition_attributes(entry.attributes, backend.facts(facts))
     return {"kind": backend.name, "partitioning": backend.partitioning, "attributes": attributes}
 
 
@@ -35,7 +35,7 @@ class DeviceBackend:
     """A backend of a stack, for a program's device.
 
     entry          its entry in the stack
-    facts          the device's facts
+    facts          the facts of the device that the backend gets
     prerequisites  the inputs of its compile step besides the partition
     """
 

@@ -194,7 +194,7 @@ def _check_stack(
     of = place_of("model", attrs.model, name)
     label = by_method(attrs.model, name)
     for entry in stack:
-        problem = entry.backend.problem(entry.attributes, facts)
+        problem = entry.backend.problem(entry.attributes, entry.backend.facts(facts))
         if problem and entry in parts:
             engine = ("engines", entry.attributes["part"]) if attrs.engines else of
             raise ctx.error(engine, f"{problem} (device {ctx.device_label})")
@@ -383,11 +383,12 @@ def _for_device(
 ) -> tuple[dict[str, tuple[DeviceBackend, ...]], tuple[CompiledKernels, ...]]:
     """Return the backends of each method and the kernel libraries for the device. Equal prerequisites are shared."""
     target = _target(facts)
-    needed = [entry.backend.prerequisite(entry.attributes, facts) for stack in stacks.values() for entry in stack]
+    entries = [entry for stack in stacks.values() for entry in stack]
+    needed = [each.backend.prerequisite(each.attributes, each.backend.facts(facts)) for each in entries]
     made = declare_prerequisites(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
     found = iter(made)
     backends = {
-        name: tuple(DeviceBackend(entry, facts, {**next(found), **entry.files}) for entry in stack)
+        name: tuple(DeviceBackend(entry, entry.backend.facts(facts), {**next(found), **entry.files}) for entry in stack)
         for name, stack in stacks.items()
     }
     compiled = [compile_kernels(ctx, each, target, made[-1]["runtime"]) for each in kernels]

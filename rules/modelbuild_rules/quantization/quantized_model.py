@@ -259,8 +259,7 @@ def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
     used: list[UsedQuantizer] = []
     for each in recipe.quantizers:
         own = each.quantizer
-        names = own.observe if calibrates else (*own.observe, *own.convert)
-        attributes = {name: each.attributes[name] for name in names}
+        attributes = own.attributes(each.attributes, calibrates)
         used.append({"kind": own.name, "quantizing": own.quantizing, "attributes": attributes})
     return {"quantizers": used}
 

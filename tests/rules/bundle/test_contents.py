@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from modelbuild.actions import DerivedArtifact
+from modelbuild.analysis.rules import load_rules
 from modelbuild_rules.bundle.contents import bundle_contents
 
 BUNDLE = DerivedArtifact("//m:b#bundle", "bundle")
@@ -19,9 +20,8 @@ def test_parts_of_libraries_have_versions_and_licences(tmp_path: Path) -> None:
         "libraries": {"lib/libtheirs.so": {"version": "2", "license": "Theirs"}},
     }
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    found = {
-        each.name: each for each in bundle_contents(BUNDLE).components({"manifest.json": tmp_path / "manifest.json"})
-    }
+    contents = bundle_contents(BUNDLE, load_rules(tmp_path, ()).extensions["backend"].values())
+    found = {each.name: each for each in contents.components({"manifest.json": tmp_path / "manifest.json"})}
     assert {name: (each.version, each.license) for name, each in found.items()} == {
         "modelbuild-runtime": ("0.1.0", "Apache-2.0"),
         "executorch": ("1.5.1", "BSD-3-Clause"),
