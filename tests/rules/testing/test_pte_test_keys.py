@@ -11,16 +11,13 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """
@@ -48,14 +45,9 @@ def actions(tmp_path: Path) -> Actions:
     def declared(
         more: str = "", device: str = "", owner: str = "program_test", test: str = TEST, test_filter: str = ""
     ) -> dict[str, Action]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(build_file(more, device, test))
-        rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules, test_filter=test_filter)
-        analyzer.analyze(Label("", owner))
-        nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == f"//:{owner}"}
+        files = {"BUILD.toml": build_file(more, device, test), "net.py": ""}
+        runner = RuleRunner(tmp_path, files, test_filter=test_filter)
+        return {action.mnemonic: action for action in runner.target(f"//:{owner}").actions.values()}
 
     return declared
 
