@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import click
 
-from modelbuild.build.request import Flags
 from modelbuild.cli.targets.pattern_file import Targeted
+from modelbuild.session.request import Flags
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
 
 Command: TypeAlias = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""The null path: answers a command line from its record if its last build or test is up to date.
+"""The null path: answers a command line from its record if its last build is up to date.
 
 Imports little beyond Python's own startup, and no click. Other cases are left to the commands.
 """
@@ -30,9 +30,9 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
     if saved is None:
         return None
 
-    from modelbuild.build.build_record import up_to_date
+    from modelbuild.build_record.record import up_to_date
 
-    root, show, path, text = saved
+    root, show, path = saved
     record = up_to_date(path, root)
     if record is None:
         return None
@@ -40,7 +40,7 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
-        write(sys.stdout, "\n".join((*([text] if text else target_lines([t[:3] for t in record.targets], show)), last)))
+        write(sys.stdout, "\n".join((*target_lines([t[:3] for t in record.targets], show), last)))
     return 0
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    # The workspace's root, and the arguments of save_command(): show, record, text.
-    SavedCommand: TypeAlias = tuple[str, str, str, str]
+    # The workspace's root, and the arguments of save_command(): show, record.
+    SavedCommand: TypeAlias = tuple[str, str, str]
 
 _WORKSPACE_FILE = "MODELBUILD.toml"
 _OUTPUT = "modelbuild-out"
@@ -24,21 +24,20 @@ _FOLDER = f"{_OUTPUT}/.modelbuild/commands"
 _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 _SUM = 4  # bytes of a checksum
 
-# Prints nothing, in place of a value of --show-outputs.
+# Prints nothing, instead of a value of --show-outputs.
 QUIET = "quiet"
 
 
-def save_command(arguments: Sequence[str], record: Path, show: str, text: str = "") -> None:
+def save_command(arguments: Sequence[str], record: Path, show: str) -> None:
     """Save a successful command line. Nothing is saved if the output tree is read-only.
 
     record   path of the build's record, which shows whether anything changed
     show     what to print if nothing changed: QUIET, or the value of --show-outputs
-    text     text to print then in place of the record's targets
     """
     from binascii import crc32
     from contextlib import suppress
 
-    from modelbuild.build.build_record import write_whole
+    from modelbuild.build_record.record import write_whole
     from modelbuild.store.files import make_folder
 
     where = _where(arguments)
@@ -46,7 +45,7 @@ def save_command(arguments: Sequence[str], record: Path, show: str, text: str = 
         return
     root, given = where
     file = _file(root, given)
-    data = os.fsencode(f"{show}\0{record}\0{text}")
+    data = os.fsencode(f"{show}\0{record}")
     with suppress(OSError):
         make_folder(f"{root}/{_OUTPUT}", os.path.dirname(file))
         write_whole(file, _line(given) + crc32(data).to_bytes(_SUM) + data)
@@ -61,7 +60,7 @@ def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
     if len(arguments) > 2 and arguments[0] in ("-C", "--workspace"):
         folder = os.path.join(folder, arguments[1])
         arguments = arguments[2:]
-    if not arguments or arguments[0] not in ("build", "test"):
+    if not arguments or arguments[0] != "build":
         return None
     root = folder = os.path.abspath(folder)
     while not os.path.isfile(f"{root}/{_WORKSPACE_FILE}"):
@@ -88,7 +87,7 @@ def read_command(arguments: Sequence[str]) -> SavedCommand | None:
     """Return the saved data of the same command line, or None."""
     from binascii import crc32
 
-    from modelbuild.build.build_record import read_regular
+    from modelbuild.build_record.record import read_regular
 
     where = _where(arguments)
     if where is None:
@@ -99,5 +98,5 @@ def read_command(arguments: Sequence[str]) -> SavedCommand | None:
     data = whole[len(line) + _SUM :]
     if not whole.startswith(line) or not data or whole[len(line) : -len(data)] != crc32(data).to_bytes(_SUM):
         return None
-    show, path, text = os.fsdecode(data).split("\0")
-    return root, show, path, text
+    show, path = os.fsdecode(data).split("\0")
+    return root, show, path

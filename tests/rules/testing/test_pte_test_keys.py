@@ -12,10 +12,10 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.rules import load_rules
-from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.rule_runner import RuleRunner
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 from tests.program_build import program_build

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.session.request import Flags
 
 
 @click.command("quantize-report", short_help=COMMANDS["quantize-report"])
@@ -25,23 +25,22 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
     """
     import json
     import sys
-    from dataclasses import replace
 
     from modelbuild.actions import Artifact
     from modelbuild.api.providers import Provider, Sensitivity
-    from modelbuild.build.request import make_request
-    from modelbuild.build.side_files import build_side_files
     from modelbuild.cli.targets.one_program import label_of
     from modelbuild.errors import ExitCode, UsageError, did_you_mean
     from modelbuild.lines import one_line
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.report.sensitivity import lines, read_sensitivity
+    from modelbuild.session.request import make_request
+    from modelbuild.session.side_files import build_side_files
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     label = str(label_of(target, workspace.package_of(settings.directory)))
-    request = replace(make_request(workspace, settings.directory, (label,), flags), keep_going=True)
+    request = make_request(workspace, settings.directory, (label,), flags).keeping_going()
     nothing = f"{label} has no report about its layers; expected a quantized_model"
     methods: list[str] = []
     wanted = method or "forward"
@@ -52,7 +51,7 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
         methods.append(provider.method)
         return (provider.report,) if provider.method == wanted else ()
 
-    with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
+    with reporting(make_reporter(quiet=request.display.only_results, results=sys.stderr)) as reporter:
         try:
             code, contents = build_side_files(workspace, request, reporter, files_of, nothing)
         except UsageError:
@@ -66,7 +65,7 @@ def command(settings: Settings, target: str, layers: int, method: str, flags: Fl
     if code != ExitCode.OK:
         return code
     report = read_sensitivity(label, contents[label])
-    if request.json:
+    if request.display.json:
         click.echo(json.dumps({**report, "target": label, "method": wanted}))
         return code
     named = f"{label}, method {method}" if method else label

@@ -31,8 +31,8 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
     """
     import json
 
-    from modelbuild.build.request import parse_runners
     from modelbuild.devices.pool import ask_all, with_runners
+    from modelbuild.session.request import parse_runners
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import FILE, building
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
+from modelbuild.session.request import Flags
 
 
 @click.command("inspect", short_help=COMMANDS["inspect"])

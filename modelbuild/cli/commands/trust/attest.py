@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.session.request import Flags
 
 
 @click.command("attest", short_help=COMMANDS["attest"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.checked_workspace import RULES, CheckedWorkspace
+from tests.session.checked_workspace import RULES, CheckedWorkspace
 
 
 @pytest.fixture

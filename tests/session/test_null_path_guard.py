@@ -33,8 +33,8 @@ print(json.dumps({**told, "modules": sorted(set(sys.modules) - before)}), file=s
 # Allowed imports of `modelbuild build` with nothing to do.
 OURS = {
     "modelbuild",
-    "modelbuild.build",
-    "modelbuild.build.build_record",
+    "modelbuild.build_record",
+    "modelbuild.build_record.record",
     "modelbuild.cli",
     "modelbuild.cli.quick",
     "modelbuild.cli.quick.quick_path",

@@ -12,15 +12,16 @@ from modelbuild.actions import Artifact
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_to_build
 from modelbuild.api.providers import Runnable
-from modelbuild.build.import_folders import folders_of, importable
-from modelbuild.build.request import ExpectedTarget, Request
-from modelbuild.build.snapshot import Seen, stamp
-from modelbuild.build.target_reads import TargetReads, gather_reads
+from modelbuild.build_record.import_folders import folders_of, importable
+from modelbuild.build_record.snapshots import Seen, stamp
+from modelbuild.build_record.target_reads import TargetReads, gather_reads
 from modelbuild.errors import LoadingError, Location
 from modelbuild.events import Loaded, Notice, Reporter, TargetSkipped
 from modelbuild.history.action_facts import TargetFacts, attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.session.request import Request
+from modelbuild.session.result import ExpectedTarget
 from modelbuild.store.output_tree import OWN_NAMES
 from modelbuild.workspace.workspace import Workspace
 
@@ -40,11 +41,6 @@ class Plan:
     @property
     def graph(self) -> ActionGraph:
         return self.analyzer.graph
-
-    @property
-    def packages(self) -> Mapping[str, Path]:
-        """The folder of each rule package, by import name."""
-        return self.analyzer.rules.packages
 
     def attributes(self) -> Mapping[str, TargetFacts]:
         """Return the attributes of every analysed target, by label (see modelbuild.history.action_facts)."""
@@ -68,7 +64,7 @@ class Plan:
     def reads(self, ran: Iterable[str], seen: Seen) -> TargetReads:
         """Return the files and targets that targets depend on, given the ids of the required actions. Adds the files
         that decided the graph to `seen`."""
-        collect_seen(self.analyzer, seen)
+        _collect_seen(self.analyzer, seen)
         return gather_reads(self.analyzer, ran, self.analyzer.loader.files_read())
 
     def _names(self, files: tuple[Artifact, ...]) -> tuple[str, ...] | None:
@@ -78,33 +74,26 @@ class Plan:
         return tuple(map(self.graph.basename, files))
 
 
-def make_plan(workspace: Workspace, request: Request, reporter: Reporter) -> Plan:
-    """Return a plan. Raises UsageError, and LoadingError as analyze() does."""
-    return analyze(opened(workspace, request, reporter), request, reporter)
-
-
-def opened(workspace: Workspace, request: Request, reporter: Reporter, test_filter: str = "") -> Analyzer:
-    """Return an analyzer with the request's toolchain. Raises as open_to_build() does."""
-    return open_to_build(workspace, test_filter, request.toolchains(), lambda text: reporter.emit(Notice(text)))
-
-
-def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
-    """Return the requested targets, in each requested configuration. Raises UsageError, and LoadingError unless the
-    request keeps going: then targets with errors are skipped."""
+def make_plan(workspace: Workspace, request: Request, reporter: Reporter, test_filter: str = "") -> Plan:
+    """Return the requested targets, in each requested configuration, analysed in their toolchains. Raises UsageError,
+    what open_to_build() does, and LoadingError unless the request keeps going: then targets with errors are skipped."""
+    toolchains = request.means.toolchains()
+    analyzer = open_to_build(workspace, test_filter, toolchains, lambda text: reporter.emit(Notice(text)))
     skipped: list[str] = []
 
     def skip(label: str, error: LoadingError) -> None:
-        if not request.keep_going:
+        if not request.means.keep_going:
             raise error
         skipped.append(label)
         reporter.emit(TargetSkipped(label, str(error), str(error.location or "")))
 
-    for label, _ in request.runners:
+    for label, _ in request.means.runners:
         analyzer.device(label)
-    targets = expand_patterns(analyzer.loader, request.patterns, request.package, skip=skip, places=request.places)
+    wanted = request.targets
+    targets = expand_patterns(analyzer.loader, wanted.patterns, wanted.package, skip=skip, places=wanted.places)
     reporter.emit(Loaded(len(targets)))
     found = []
-    for device in request.devices or (None,):
+    for device in wanted.devices or (None,):
         for target in targets:
             try:
                 found.append(analyzer.analyze(target.label, device))
@@ -123,7 +112,13 @@ def config_name(device: Label | None) -> str:
     return f"~{name}" if name in (NO_DEVICE, *OWN_NAMES) else name
 
 
-def collect_seen(analyzer: Analyzer, seen: Seen) -> None:
+def output_folder(target: ConfiguredTarget) -> str:
+    """Return a target's folder in the output tree."""
+    label = target.node.label
+    return "/".join(part for part in (config_name(target.device), label.package, label.name) if part)
+
+
+def _collect_seen(analyzer: Analyzer, seen: Seen) -> None:
     """Add everything that decided the graph: files that were read, listed, or required to be present or absent."""
     loader, packages = analyzer.loader, analyzer.rules.packages
     read = {**loader.files_read(), **analyzer.toolchain_files}

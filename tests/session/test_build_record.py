@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.build.build_record import Record, Stamps, Surroundings, read_record, up_to_date, write_record
-from modelbuild.build.import_folders import importable
+from modelbuild.build_record.import_folders import importable
+from modelbuild.build_record.record import Record, Stamps, Surroundings, read_record, up_to_date, write_record
 from modelbuild.loading.tree import list_folder
 
 LONG_AGO = 1_600_000_000_123_456_789

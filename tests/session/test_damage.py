@@ -1,6 +1,6 @@
 """Random damage to the cache and to the output tree's own folder, between builds and while they run.
 
-MODELBUILD_HISTORY_SEED=7 MODELBUILD_HISTORY_STEPS=300 pytest tests/build/test_damage.py
+MODELBUILD_HISTORY_SEED=7 MODELBUILD_HISTORY_STEPS=300 pytest tests/session/test_damage.py
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.changes import begin, edit_a_source
-from tests.build.checked_workspace import Built, CheckedWorkspace, assert_same
-from tests.build.damages import assert_untouched, damage_something, make_decoys
 from tests.command_runner import Ended
+from tests.session.changes import begin, edit_a_source
+from tests.session.checked_workspace import Built, CheckedWorkspace, assert_same
+from tests.session.damages import assert_untouched, damage_something, make_decoys
 
 REQUEST = ("//...", "--keep-going", "--jobs=2")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.action_graph import closure
 from modelbuild.actions import Action, SourceArtifact
-from modelbuild.build.build_record import read_regular, write_whole
+from modelbuild.build_record.record import read_regular, write_whole
 
 if TYPE_CHECKING:
     from modelbuild.analysis.analyze import Analyzer

@@ -1,16 +1,16 @@
-"""The request and the result of a build."""
+"""The request of a build: what to build, how, and what to print."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.device_runners import DeviceRunner, parse_runner
 from modelbuild.durations import parse_duration
-from modelbuild.errors import ExitCode, UsageError
+from modelbuild.errors import UsageError
 from modelbuild.labels import Label
 from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.remote_address import GRPC, parse_address
@@ -44,35 +44,37 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """The targets to build, and options: flags override MODELBUILD.toml.
+class Targets:
+    """What to build.
 
     package   the package that relative patterns start from
     patterns  target patterns as typed
-    places    the place of each pattern in a file, as `file:line`; () for those of a command line
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
-    remote    the remote cache and workers
-    runners   ways to reach devices, in place of those that are declared
-    action_timeout  seconds that an action may run; None: no limit
-    toolchain the toolchain that steps run in; None: the Python that modelbuild runs in
-    for_all   it is also that of targets that name one
-    show_outputs    which built targets are listed: one of flags.SHOWN_OUTPUTS
-    purpose   distinguishes requests for the same targets: '' to build them
+    places    the place of each pattern in a file, as `file:line`; () for patterns of a command line
     """
 
     package: str
     patterns: tuple[str, ...]
     devices: tuple[Label, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """How to build.
+
+    remote          the remote cache and workers
+    runners         ways to reach devices, instead of the declared ways
+    action_timeout  seconds that an action may run; None: no limit
+    toolchain       the toolchain that steps run in; None: the Python that modelbuild runs in
+    for_all         it is also the toolchain of targets that name one
+    """
+
     jobs: int = 1
     keep_going: bool = False
     sandbox_debug: bool = False
-    quiet: bool = False
-    json: bool = False
-    remote: RemoteSettings = NO_REMOTE
-    purpose: str = ""
     action_timeout: float | None = None
-    show_outputs: str = "summary"
-    places: tuple[str, ...] = ()
+    remote: RemoteSettings = NO_REMOTE
     runners: tuple[tuple[Label, DeviceRunner], ...] = ()
     toolchain: Label | None = None
     for_all: bool = False
@@ -85,26 +87,78 @@ class Request:
         return Toolchains(self.toolchain, self.for_all)
 
 
-def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
+@dataclass(frozen=True, slots=True)
+class Display:
+    """What a command prints. `outputs`: which built targets are listed, one of flags.SHOWN_OUTPUTS."""
+
+    quiet: bool = False
+    json: bool = False
+    outputs: str = "summary"
+
+    @property
+    def only_results(self) -> bool:
+        """Return whether nothing is printed about the work itself."""
+        return self.quiet or self.json
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The request of a command that builds: flags override MODELBUILD.toml."""
+
+    targets: Targets
+    means: Means
+    display: Display = field(default_factory=Display)
+
+    def of(self, patterns: Iterable[str]) -> Request:
+        """Return the request with other targets."""
+        return replace(self, targets=replace(self.targets, patterns=tuple(patterns), places=()))
+
+    def keeping_going(self) -> Request:
+        """Return the request, to go on after failures."""
+        return replace(self, means=replace(self.means, keep_going=True))
+
+    def with_remote(self, remote: RemoteSettings) -> Request:
+        """Return the request with other remotes."""
+        return replace(self, means=replace(self.means, remote=remote))
+
+    def with_outputs_here(self) -> Request:
+        """Return the request, with the targets' outputs on this machine."""
+        remote = self.means.remote
+        return self.with_remote(replace(remote, download="toplevel")) if remote.leaves_outputs else self
+
+    def identity(self) -> list[object]:
+        """Return what decides which outputs are laid out, as JSON values."""
+        targets, means = self.targets, self.means
+        devices = [str(device) for device in targets.devices]
+        toolchain = str(means.toolchain or "")
+        return [targets.package, targets.patterns, devices, toolchain, means.for_all, means.remote.leaves_outputs]
+
+
+def make_request(
+    workspace: Workspace,
+    directory: Path,
+    patterns: tuple[str, ...],
+    flags: Flags,
+    places: tuple[str, ...] = (),
+) -> Request:
     """Return the request for flags. Raises UsageError for a device or toolchain that is not a label, a malformed
     address, and a malformed duration."""
     config = workspace.config
     package = workspace.package_of(directory)
+    devices = tuple(dict.fromkeys(Label.parse(text, package) for text in flags.devices))
     return Request(
-        package,
-        patterns,
-        tuple(dict.fromkeys(Label.parse(text, package) for text in flags.devices)),
-        flags.jobs or config.jobs or len(os.sched_getaffinity(0)),
-        config.keep_going if flags.keep_going is None else flags.keep_going,
-        bool(flags.sandbox_debug),
-        bool(flags.quiet),
-        bool(flags.json),
-        remote_settings(config.remote, flags),
-        action_timeout=config.action_timeout if flags.action_timeout is None else _seconds(flags.action_timeout),
-        show_outputs=flags.show_outputs or "summary",
-        runners=parse_runners(flags.runners, package),
-        toolchain=_toolchain(workspace, package, flags.toolchain),
-        for_all=flags.toolchain is not None,
+        Targets(package, patterns, devices, places),
+        Means(
+            flags.jobs or config.jobs or len(os.sched_getaffinity(0)),
+            config.keep_going if flags.keep_going is None else flags.keep_going,
+            bool(flags.sandbox_debug),
+            config.action_timeout if flags.action_timeout is None else _seconds(flags.action_timeout),
+            remote_settings(config.remote, flags),
+            parse_runners(flags.runners, package),
+            _toolchain(workspace, package, flags.toolchain),
+            flags.toolchain is not None,
+        ),
+        Display(bool(flags.quiet), bool(flags.json), flags.show_outputs or "summary"),
     )
 
 
@@ -136,33 +190,3 @@ def remote_settings(file: RemoteSettings, flags: Flags) -> RemoteSettings:
     if flags.remote_executor is not None:
         changes["executor"] = parse_address(flags.remote_executor, GRPC) if flags.remote_executor else None
     return replace(file, **changes)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedTarget:
-    """The facts about a target that are known before the build: its files' names, and the names of the inputs of each
-    method when it is run. None is unknown."""
-
-    label: str
-    files: tuple[str, ...] | None
-    inputs: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltTarget:
-    """A requested target, its outputs, relative to the workspace, and the name of its toolchain ('' for a test)."""
-
-    label: str
-    config: str
-    outputs: tuple[str, ...]
-    toolchain: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of a build. `actions` is the number of actions that the outputs depend on."""
-
-    targets: tuple[BuiltTarget, ...]
-    code: ExitCode = ExitCode.OK
-    actions: int = 0
-    up_to_date: bool = False

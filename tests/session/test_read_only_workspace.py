@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.build.checked_workspace import CheckedWorkspace
 from tests.command_runner import MODELBUILD, Ended
+from tests.session.checked_workspace import CheckedWorkspace
 
 FILES = {"a/BUILD.toml": '[[filegroup]]\nname = "f"\nsrcs = ["x"]\n', "a/x": "x"}
 

@@ -1,6 +1,6 @@
 """Random histories of a workspace: after each step a build equals one from scratch in a clone.
 
-    MODELBUILD_HISTORY_SEED=7 MODELBUILD_HISTORY_STEPS=1000 pytest tests/build/test_histories.py
+    MODELBUILD_HISTORY_SEED=7 MODELBUILD_HISTORY_STEPS=1000 pytest tests/session/test_histories.py
 
 repeats the choices of a history. The progress of a killed or concurrent build still depends on the machine.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.changes import CHANGES, begin, rewrite_build_files
-from tests.build.checked_workspace import CheckedWorkspace, assert_same
 from tests.command_runner import Ended
+from tests.session.changes import CHANGES, begin, rewrite_build_files
+from tests.session.checked_workspace import CheckedWorkspace, assert_same
 
 REQUESTS = [("//...",)] * 6 + [
     ("//p0:t0",),

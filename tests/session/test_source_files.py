@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.build.source_files import Sources
 from modelbuild.errors import BuildError
+from modelbuild.session.source_files import Sources
 from modelbuild.store.local import open_store
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.build.target_reads import TargetReads, merge_reads
+from modelbuild.build_record.target_reads import TargetReads, merge_reads
 from tests.command_runner import MODELBUILD
 from tests.workspace_builder import Workspace
 

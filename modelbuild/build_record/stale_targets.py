@@ -13,9 +13,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelbuild.build.build_record import Record, keep_times, read_record
-from modelbuild.build.request import BuiltTarget
-from modelbuild.build.target_reads import TargetReads, read_reads
+from modelbuild.build_record.record import Record, keep_times, read_record
+from modelbuild.build_record.target_reads import TargetReads, read_reads
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltTarget:
+    """A requested target, its outputs, relative to the workspace, and the name of its toolchain ('' for a test)."""
+
+    label: str
+    config: str
+    outputs: tuple[str, ...]
+    toolchain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import modelbuild
 from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
-from modelbuild.build.source_files import Sources
 from modelbuild.events import Event
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
@@ -17,6 +16,7 @@ from modelbuild.execution.scheduling.action_runner import Running
 from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.resources import ResourcePool, machine
 from modelbuild.execution.scheduling.scheduler import Report, Scheduler
+from modelbuild.session.source_files import Sources
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
 

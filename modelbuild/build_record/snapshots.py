@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
-from modelbuild.build.build_record import Listed, Record, Stamps, Surroundings, write_record
-from modelbuild.build.import_folders import Importable
-from modelbuild.build.request import BuiltTarget, Request
-from modelbuild.build.stale_targets import StaleTargets, above
-from modelbuild.build.target_reads import TargetReads, merge_reads, write_reads
+from modelbuild.build_record.import_folders import Importable, import_path, importable
+from modelbuild.build_record.record import Listed, Record, Stamps, Surroundings, write_record
+from modelbuild.build_record.stale_targets import BuiltTarget, StaleTargets, above
+from modelbuild.build_record.target_reads import TargetReads, merge_reads, write_reads
 from modelbuild.store.files import make_folder
 from modelbuild.times import granularity, settled
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
@@ -47,6 +46,7 @@ class Seen:
     python   folders that Python imports from (see import_folders.py)
     outputs  stamps of the files that were laid out
     began    start time, by time.time_ns()
+    started  the same, by time.monotonic()
     """
 
     files: dict[str, Stamp | None] = field(default_factory=dict)
@@ -56,6 +56,14 @@ class Seen:
     python: dict[str, Importable] = field(default_factory=dict)
     outputs: dict[str, OutputStamp] = field(default_factory=dict)
     began: int = field(default_factory=time.time_ns)
+    started: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def start(cls) -> Seen:
+        """Return what a build sees before it reads or imports anything."""
+        seen = cls()
+        seen.python.update(importable(import_path()))
+        return seen
 
     def settled(self) -> bool:
         """Return whether every file was older than the clock's granularity when the build began (see granularity)."""
@@ -78,24 +86,28 @@ class Seen:
             {path: (ctime, inode, names) for path, ctime, inode, names in around.imports} | self.python,
             {path: stamp for path, stamp in outputs if not left_alone.isdisjoint(above(path))} | self.outputs,
             self.began,
+            self.started,
         )
 
 
-class Snapshots:
-    """Records of one workspace's builds, one per request, in its output tree."""
+class Snapshot:
+    """The place of the record of equal requests in a workspace, in its output tree."""
 
-    def __init__(self, output: Path, cache: Path) -> None:
+    def __init__(self, output: Path, path: Path) -> None:
         self._output = output
-        self._folder = output / ".modelbuild" / "snapshots"
-        self._cache = str(cache)
+        self.path = path
 
     @classmethod
-    def of(cls, workspace: Workspace) -> Snapshots:
-        return cls(workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
+    def of(cls, workspace: Workspace, identity: Sequence[object]) -> Snapshot:
+        """Return the place for requests of an identity, which consists of JSON values."""
+        python = [__version__, sys.version, sys.prefix, sys.path]
+        text = json.dumps([*python, str(workspace.config.cache_dir), *identity])
+        output = workspace.root / OUTPUT_FOLDER
+        name = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return cls(output, output / ".modelbuild" / "snapshots" / name)
 
     def save(
         self,
-        request: Request,
         seen: Seen,
         targets: Sequence[BuiltTarget],
         actions: int,
@@ -106,9 +118,8 @@ class Snapshots:
         read-only or being removed; an older record is only valid if nothing changed since. With `stale`, only these
         targets were built, and the previous record describes the others."""
         if not seen.settled():
-            self.forget(request)
+            self.forget()
             return
-        path = self.path(request)
         if stale is not None:
             seen = seen.merge_fresh(stale)
             reads = merge_reads(stale.reads, reads, stale.labels)
@@ -126,33 +137,14 @@ class Snapshots:
             token=_token(),
         )
         with suppress(OSError):
-            make_folder(self._output, self._folder)
-            write_reads(path, reads, record.token)
-            write_record(str(path), record)
+            make_folder(self._output, self.path.parent)
+            write_reads(self.path, reads, record.token)
+            write_record(str(self.path), record)
 
-    def forget(self, request: Request) -> None:
-        """Delete the record of a request."""
+    def forget(self) -> None:
+        """Delete the record."""
         with suppress(OSError):
-            self.path(request).unlink()
-
-    def path(self, request: Request) -> Path:
-        """Return the path of a request's record, which may not exist."""
-        identity = [
-            __version__,
-            sys.version,
-            sys.prefix,
-            sys.path,
-            self._cache,
-            request.package,
-            request.patterns,
-            [str(device) for device in request.devices],
-            str(request.toolchain or ""),
-            request.for_all,
-            request.remote.leaves_outputs,
-            request.purpose,
-        ]
-        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-        return self._folder / digest[:32]
+            self.path.unlink()
 
 
 def _token() -> int:

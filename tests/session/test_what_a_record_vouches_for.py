@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from modelbuild.store.output_tree import OWN_NAMES
-from tests.build.checked_workspace import CheckedWorkspace
 from tests.powerless import AS_USER
+from tests.session.checked_workspace import CheckedWorkspace
 
 JOINED = """
 [[join]]
@@ -32,7 +32,7 @@ OUT = "modelbuild-out/default/a/joined"
 # Runs a command that replaces an output before it saves its record, as another build does that ends meanwhile.
 LATE = f"""
 import os, sys
-from modelbuild.build.snapshot import Snapshots
+from modelbuild.build_record.snapshots import Snapshots
 from modelbuild.cli import invoke
 
 save = Snapshots.save

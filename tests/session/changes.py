@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.build.checked_workspace import RULE, STEP, CheckedWorkspace
 from tests.command_runner import Ended
+from tests.session.checked_workspace import RULE, STEP, CheckedWorkspace
 
 Change: TypeAlias = Callable[[CheckedWorkspace, random.Random], str]
 

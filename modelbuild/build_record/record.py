@@ -151,7 +151,7 @@ def _names(root: str, folder: str) -> str | None:
 
 
 def _importable(_: str, folder: str) -> str | None:
-    from modelbuild.build.import_folders import stamps_in
+    from modelbuild.build_record.import_folders import stamps_in
 
     return stamps_in(folder)
 

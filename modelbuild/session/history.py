@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from modelbuild.build.request import Result
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ExitCode
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.history.action_facts import TargetFacts, gather
 from modelbuild.history.write import BuildFacts, remember
 from modelbuild.ids import TargetId
+from modelbuild.session.result import Result
 from modelbuild.workspace.workspace import Workspace
 
 

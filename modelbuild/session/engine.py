@@ -1,8 +1,8 @@
-"""The objects that execute a request's actions: store, sources, keys, executor."""
+"""The objects that execute actions: store, sources, keys, executor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +11,6 @@ from pathlib import Path
 import modelbuild
 from modelbuild.actions import Action
 from modelbuild.analysis.analyze import Analyzer
-from modelbuild.build.failure_files import FailureFiles
-from modelbuild.build.request import Request
-from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
 from modelbuild.devices.executor import DeviceExecutor
 from modelbuild.events import Reporter
@@ -31,6 +28,9 @@ from modelbuild.history.estimates import expected_seconds
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.remote.open import executing, shared
+from modelbuild.session.failure_files import FailureFiles
+from modelbuild.session.request import Means
+from modelbuild.session.source_files import Sources
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
@@ -38,9 +38,9 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The objects that execute a request. `sources` contains the stamps of workspace files that were read."""
+    """The objects that execute actions. `sources` contains the stamps of workspace files that were read."""
 
-    request: Request
+    means: Means
     reporter: Reporter
     store: Store
     sources: Sources
@@ -49,19 +49,19 @@ class Engine:
     executor: Executor
     estimates: Estimates
 
-    def scheduler(self, analyzer: Analyzer, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
-        """Return a scheduler for an analyzer's graph, with another executor if given. The actions `afresh` run although
-        the cache contains their results."""
-        request = self.request
-        pool = ResourcePool(machine(request.jobs))
-        limit = partial(time_limit, analyzer.loader, request.action_timeout)
+    def scheduler(self, analyzer: Analyzer, executor: Executor, afresh: Collection[str]) -> Scheduler:
+        """Return a scheduler for an analyzer's graph. The actions `afresh` run although the cache contains their
+        results."""
+        means = self.means
+        pool = ResourcePool(machine(means.jobs))
+        limit = partial(time_limit, analyzer.loader, means.action_timeout)
         return Scheduler(
             analyzer.graph,
             self.store,
-            Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going, limit),
+            Running(executor, pool, self.reporter, means.jobs, means.keep_going, limit),
             self.keys,
             Values(self.sources.entry),
-            CacheLookups(request.remote.lookups_at_once, afresh),
+            CacheLookups(means.remote.lookups_at_once, afresh),
             self.estimates,
         )
 
@@ -78,7 +78,7 @@ def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLim
 @contextmanager
 def open_engine(
     workspace: Workspace,
-    request: Request,
+    means: Means,
     analyzer: Analyzer,
     reporter: Reporter,
     spare: ForkServer | None = None,
@@ -90,21 +90,21 @@ def open_engine(
     """
     config, packages, toolchains = workspace.config, analyzer.rules.packages, analyzer.toolchains
     reporter = FailureFiles(reporter, workspace.root / OUTPUT_FOLDER)
-    with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
+    with open_store(config.cache_dir, config.cache_size) as local, shared(local, means.remote, reporter) as store:
         for python in toolchains.made():
             from modelbuild.toolchain.make import check_there  # builds without toolchains do not need it
 
             check_there(python)
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)
-        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare)
-        inner = executing(here, request.remote, store, local, code, reporter)
-        runners = [(str(label), runner) for label, runner in request.runners]
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, means.sandbox_debug, reporter, spare)
+        inner = executing(here, means.remote, store, local, code, reporter)
+        runners = [(str(label), runner) for label, runner in means.runners]
         executor = DeviceExecutor(inner, store, workspace.root, runners, reporter)
         models, pythons = config.remote.gpus, toolchains.python
         keys = Keys.of(workspace.root, roots, store.read_bytes, sources, models, pythons, executor.identity)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
-            yield Engine(request, reporter, store, sources, code, keys, executor, estimates)
+            yield Engine(means, reporter, store, sources, code, keys, executor, estimates)
         finally:
             executor.close()
