@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,17 @@ def test_a_target_for_a_device_is_another(runner: RuleRunner) -> None:
     target = runner.target("//:a", device="//:board")
     assert target.id == "//:a (//:board)"
     assert target.actions["list"].params["device"] == "//:board"
+
+
+def test_the_documented_test_passes(repository: Path, tmp_path: Path) -> None:
+    text = (repository / "docs/how-to/custom-rule.md").read_text()
+    files = dict(re.findall(r"^`([\w/]+\.py)`\n\n```python\n(.*?)```", text, re.DOTALL | re.MULTILINE))
+    package = {"MODELBUILD.toml": 'rules = ["//tools/rules"]\n', "tools/rules/steps/__init__.py": ""}
+    for name, content in {**files, **package}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/test_checksums.py"]
+    assert "1 passed" in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
 
 
 def test_an_error_of_a_build_file_has_its_place(runner: RuleRunner) -> None:

@@ -43,14 +43,25 @@ Values = Mapping[str, Any]
 
 
 class DeviceFacts(TypedDict, total=False):
-    """The fields of the program's DeviceTarget; empty if it has none."""
+    """The facts of the program's DeviceTarget that a backend's `device` names; empty if there is no device."""
 
     arch: str
+    """As in wheels' platform tags: "x86_64", "aarch64"."""
+
     os: str
+    """Always "linux"."""
+
     compute_capabilities: tuple[str, ...]
+    """CUDA compute capabilities, as "8.6"; empty for a device without CUDA."""
+
     gpu: int
+    """Index of the device's GPU that runs the program."""
+
     memory: int | None
+    """Bytes of GPU memory, or of main memory if there is no GPU; None if unknown."""
+
     min_glibc: str | None
+    """Oldest glibc that compiled libraries must load on, as "2.31"; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
