@@ -211,10 +211,11 @@ def _signature(name: str, function: Any) -> str:
     for each in given.parameters.values():
         if each.name in ("self", "cls"):
             continue
-        if each.kind is each.KEYWORD_ONLY and "*" not in shown:
+        if each.kind is each.KEYWORD_ONLY and not any(one.startswith("*") for one in shown):
             shown.append("*")
         default = "" if each.default is each.empty else f" = {each.default!r}"
-        shown.append(f"{each.name}: {each.annotation}{default}")
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        shown.append(f"{stars}{each.name}: {each.annotation}{default}")
     end = f") -> {given.return_annotation}"
     line = f"{name}({', '.join(shown)}{end}"
     return line if len(line) <= 100 else "\n".join([f"{name}(", *(f"    {each}," for each in shown), end])
