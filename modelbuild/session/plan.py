@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +11,16 @@ from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Artifact
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_to_build
-from modelbuild.api.providers import Runnable
+from modelbuild.api.providers import OutputGroups, Runnable
 from modelbuild.build_record.import_folders import folders_of, importable
 from modelbuild.build_record.snapshots import Seen, stamp
 from modelbuild.build_record.target_reads import TargetReads, gather_reads
-from modelbuild.errors import LoadingError, Location
+from modelbuild.errors import LoadingError, Location, UsageError, did_you_mean
 from modelbuild.events import Loaded, Notice, Reporter, TargetSkipped
 from modelbuild.history.action_facts import TargetFacts, attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.session.request import Request
+from modelbuild.session.request import DEFAULT_GROUP, Request
 from modelbuild.session.result import ExpectedTarget
 from modelbuild.store.output_tree import OWN_NAMES
 from modelbuild.workspace.workspace import Workspace
@@ -31,11 +31,12 @@ NO_DEVICE = "default"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The targets to build, each in one configuration, and the actions that their rules declared. `incomplete`: others
-    have errors in their declarations and were skipped."""
+    """The targets to build, each in one configuration, and the actions that their rules declared. `groups` are the
+    requested output groups. `incomplete`: others have errors in their declarations and were skipped."""
 
     analyzer: Analyzer
     targets: tuple[ConfiguredTarget, ...]
+    groups: tuple[str, ...]
     incomplete: bool = False
 
     @property
@@ -50,12 +51,25 @@ class Plan:
         """Return the location of a target's declaration."""
         return self.analyzer.loader.target(target.node.label, None).location(())
 
+    def files(self, target: ConfiguredTarget) -> tuple[Artifact, ...]:
+        """Return the files of a target's requested output groups."""
+        known = _groups_of(target)
+        return tuple(artifact for group in self.groups for artifact in known.get(group, ()))
+
+    def folders(self, target: ConfiguredTarget) -> Mapping[str, tuple[Artifact, ...]]:
+        """Return the files of each requested output group, by its folder in the output tree."""
+        known = _groups_of(target)
+        top = output_folder(target)
+        return {
+            top if group == DEFAULT_GROUP else f"{top}~{group}": known[group] for group in self.groups if group in known
+        }
+
     def expected(self) -> list[ExpectedTarget]:
         """Return the facts about the targets that are known before the build."""
         return [
             ExpectedTarget(
                 str(target.node.label),
-                self._names(target.files()),
+                self._names(self.files(target)),
                 next((p.method_inputs for p in target.providers if isinstance(p, Runnable)), {}),
             )
             for target in self.targets
@@ -100,7 +114,29 @@ def make_plan(workspace: Workspace, request: Request, reporter: Reporter, test_f
             except LoadingError as error:
                 skip(str(target.label), error)
     analyzer.toolchains.make_all()
-    return Plan(analyzer, tuple(found), bool(skipped))
+    groups = tuple(dict.fromkeys(wanted.groups))
+    if groups != (DEFAULT_GROUP,):
+        found = _with_groups(found, groups, wanted.patterns, bool(skipped))
+    return Plan(analyzer, tuple(found), groups, bool(skipped))
+
+
+def _groups_of(target: ConfiguredTarget) -> Mapping[str, tuple[Artifact, ...]]:
+    """Return the files of each of a target's output groups."""
+    named = next((each.groups for each in target.providers if isinstance(each, OutputGroups)), {})
+    return {DEFAULT_GROUP: target.files(), **named}
+
+
+def _with_groups(
+    targets: Sequence[ConfiguredTarget], groups: Sequence[str], patterns: Sequence[str], incomplete: bool
+) -> list[ConfiguredTarget]:
+    """Return the targets that have one of the groups. Raises UsageError for a group that no target has, unless others
+    were skipped."""
+    known = dict.fromkeys(name for target in targets for name in _groups_of(target))
+    for group in groups:
+        if group not in known and not incomplete:
+            hint = did_you_mean(group, known) or f"; groups: {', '.join(sorted(known))}"
+            raise UsageError(f"no output group '{group}' in {' '.join(patterns)}{hint}")
+    return [target for target in targets if not _groups_of(target).keys().isdisjoint(groups)]
 
 
 def config_name(device: Label | None) -> str:

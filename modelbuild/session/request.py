@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from modelbuild.analysis.toolchains import Toolchains
 
 
+# The output group of a target's files.
+DEFAULT_GROUP = "default"
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """Values of BUILD_FLAGS, from the command line or a profile. None, or an empty tuple: not given."""
@@ -51,12 +55,14 @@ class Targets:
     patterns  target patterns as typed
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
     places    the place of each pattern in a file, as `file:line`; () for patterns of a command line
+    groups    names of the output groups to build; `default` is that of the targets' files
     """
 
     package: str
     patterns: tuple[str, ...]
     devices: tuple[Label, ...] = ()
     places: tuple[str, ...] = ()
+    groups: tuple[str, ...] = (DEFAULT_GROUP,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,10 @@ class Request:
         """Return the request with other targets."""
         return replace(self, targets=replace(self.targets, patterns=tuple(patterns), places=()))
 
+    def of_groups(self, groups: Iterable[str]) -> Request:
+        """Return the request with other output groups."""
+        return replace(self, targets=replace(self.targets, groups=tuple(groups)))
+
     def keeping_going(self) -> Request:
         """Return the request, to go on after failures."""
         return replace(self, means=replace(self.means, keep_going=True))
@@ -131,7 +141,8 @@ class Request:
         targets, means = self.targets, self.means
         devices = [str(device) for device in targets.devices]
         toolchain = str(means.toolchain or "")
-        return [targets.package, targets.patterns, devices, toolchain, means.for_all, means.remote.leaves_outputs]
+        what = [targets.package, targets.patterns, devices, targets.groups]
+        return [*what, toolchain, means.for_all, means.remote.leaves_outputs]
 
 
 def make_request(

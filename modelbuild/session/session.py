@@ -23,7 +23,7 @@ from modelbuild.repeated_events import EachEventOnce
 from modelbuild.session.dry_run import dry_run
 from modelbuild.session.engine import Engine, open_engine
 from modelbuild.session.history import record_history
-from modelbuild.session.plan import Plan, config_name, make_plan, output_folder
+from modelbuild.session.plan import Plan, config_name, make_plan
 from modelbuild.session.request import Request
 from modelbuild.session.result import Result
 from modelbuild.store.output_tree import OutputStamp, lay_out, make_root
@@ -82,7 +82,7 @@ class Session:
         self, targets: Sequence[ConfiguredTarget], others: Sequence[tuple[ConfiguredTarget, Sequence[Artifact]]] = ()
     ) -> ExitCode:
         """Report the work that run() would do. No action runs."""
-        wanted = _wanted(targets, others)
+        wanted = self._wanted(targets, others)
         dry = dry_run(self.plan.analyzer, wanted)
         named = {target.id: (str(target.node.label), config_name(target.device)) for target in _all(targets, others)}
         cached = sum(name in dry.report.statuses for name in dry.needed)
@@ -105,7 +105,7 @@ class Session:
         afresh  the actions that run although the cache contains their results
         """
         make_root(self.workspace.root / OUTPUT_FOLDER)
-        wanted = _wanted(targets, others)
+        wanted = self._wanted(targets, others)
         analyzer, graph = self.plan.analyzer, self.plan.graph
         self.engine = self._open.enter_context(
             open_engine(self.workspace, self.request.means, analyzer, self.reporter, self._spare)
@@ -137,21 +137,21 @@ class Session:
         """Lay out the files of the targets that are built, and report each target. Returns the built targets."""
         built: list[BuiltTarget] = []
         for target in targets:
-            names: tuple[str, ...] = ()
-            if self.scheduler.culprit(target.files()) is None:
-                outputs = {} if self.request.means.remote.leaves_outputs else self._outputs(target)
-                self.put(target, outputs)
-                names = tuple(f"{OUTPUT_FOLDER}/{output_folder(target)}/{name}" for name in outputs)
-            if self.end(target, target.files(), names):
+            files, names = self.plan.files(target), list[str]()
+            if self.scheduler.culprit(files) is None and not self.request.means.remote.leaves_outputs:
+                for folder, artifacts in self.plan.folders(target).items():
+                    values = self._named(target, artifacts)
+                    self.put(folder, values)
+                    names += [f"{OUTPUT_FOLDER}/{folder}/{name}" for name in values]
+            if self.end(target, files, names):
                 label, config = str(target.node.label), config_name(target.device)
-                built.append(BuiltTarget(label, config, names, target.toolchain))
+                built.append(BuiltTarget(label, config, tuple(names), target.toolchain))
         self._built += built
         return built
 
-    def put(self, target: ConfiguredTarget, values: Mapping[str, Value]) -> None:
-        """Lay out files by their names below a target's folder."""
-        root = self.workspace.root / OUTPUT_FOLDER
-        lay = partial(lay_out, self.engine.store, root, output_folder(target), values)
+    def put(self, folder: str, values: Mapping[str, Value]) -> None:
+        """Lay out files by their names below a folder of the output tree."""
+        lay = partial(lay_out, self.engine.store, self.workspace.root / OUTPUT_FOLDER, folder, values)
         laid: Mapping[str, OutputStamp] = self.scheduler.keeping(lay)
         self.seen.outputs.update({f"{OUTPUT_FOLDER}/{path}": stamp for path, stamp in laid.items()})
 
@@ -181,14 +181,20 @@ class Session:
         self.reporter.emit(BuildFinished(seconds, actions=result.actions, exit=result.code))
         return result
 
+    def _wanted(
+        self, targets: Iterable[ConfiguredTarget], others: Iterable[tuple[ConfiguredTarget, Iterable[Artifact]]]
+    ) -> list[Artifact]:
+        wanted = [artifact for target in targets for artifact in self.plan.files(target)]
+        return [*wanted, *(artifact for _, artifacts in others for artifact in artifacts)]
+
     def _code(self, code: ExitCode) -> ExitCode:
         return code.with_loading_errors() if self.plan.incomplete else code
 
-    def _outputs(self, target: ConfiguredTarget) -> Mapping[str, Value]:
-        """Return a target's files by their names below the target's folder. Raises LoadingError for two with the same
+    def _named(self, target: ConfiguredTarget, artifacts: Iterable[Artifact]) -> Mapping[str, Value]:
+        """Return artifacts of a target by their names below its folder. Raises LoadingError for two with the same
         name."""
         found: dict[str, Artifact] = {}
-        for artifact in target.files():
+        for artifact in artifacts:
             name = self.plan.graph.basename(self.scheduler.values.resolve(artifact))
             if found.setdefault(name, artifact) != artifact:
                 raise LoadingError(f"{target.node.label} has two files called '{name}'", self.plan.location(target))
@@ -220,13 +226,6 @@ def in_session(
     request = request.with_remote(replace(request.means.remote, lookups=False))
     with Session(workspace, request, reporter, seen, spare) as session:
         return work(session)
-
-
-def _wanted(
-    targets: Iterable[ConfiguredTarget], others: Iterable[tuple[ConfiguredTarget, Iterable[Artifact]]]
-) -> list[Artifact]:
-    wanted = [artifact for target in targets for artifact in target.files()]
-    return [*wanted, *(artifact for _, artifacts in others for artifact in artifacts)]
 
 
 def _all(

@@ -150,7 +150,7 @@ class Tests:
         device, identity = self._device(test)
         if built:
             value = self._session.scheduler.values.value
-            self._session.put(target, {name: value(artifact) for name, artifact in _named(test)})
+            self._session.put(output_folder(target), {name: value(artifact) for name, artifact in _named(test)})
         event = TestFinished(
             str(label),
             config_name(target.device),

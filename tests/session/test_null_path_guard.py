@@ -36,9 +36,7 @@ OURS = {
     "modelbuild.build_record",
     "modelbuild.build_record.record",
     "modelbuild.cli",
-    "modelbuild.cli.quick",
-    "modelbuild.cli.quick.quick_path",
-    "modelbuild.cli.quick.saved_commands",
+    "modelbuild.cli.null_build",
 }
 SAYING_SO = {"modelbuild.report", "modelbuild.report.text", "modelbuild.wording"}
 PYTHONS = {"__future__", "binascii", "itertools"}
@@ -101,9 +99,3 @@ def test_each_file_costs_one_stat(workspace: TracedWorkspace, tmp_path: Path) ->
     large = TracedWorkspace(tmp_path, files=103).null("build", "//:some", "--quiet")
     # A source that is also an output, as here, is checked in both places.
     assert large["stats"] - small["stats"] == 200
-
-
-def test_version_imports_no_command(workspace: TracedWorkspace) -> None:
-    told = workspace.traced("--version")
-    assert told["out"].startswith("modelbuild ")
-    assert set(told["modules"]) <= OURS | PYTHONS

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, targeting
 from modelbuild.cli.recording import Recording, recording
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
-from modelbuild.session.request import Flags
+from modelbuild.session.request import DEFAULT_GROUP, Flags
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, metavar="TARGET...", type=TARGET)
+@click.option(
+    "--output-groups",
+    "groups",
+    default=DEFAULT_GROUP,
+    show_default=True,
+    metavar="NAME,...",
+    help="Build these groups of the targets' files.",
+)
 @targeting
 @recording
 @building
 @click.pass_obj
 @watching
 def command(
-    settings: Settings, /, patterns: tuple[str, ...], targeted: Targeted, flags: Flags, recorded: Recording
+    settings: Settings, /, patterns: tuple[str, ...], groups: str, targeted: Targeted, flags: Flags, recorded: Recording
 ) -> int:
     """Build targets and lay out their outputs in modelbuild-out/.
 
@@ -30,7 +39,7 @@ def command(
     """
     no_options(patterns)
     from modelbuild.build_record.snapshots import Snapshot
-    from modelbuild.cli.quick.saved_commands import QUIET, save_command
+    from modelbuild.cli.null_build import QUIET, save_command
     from modelbuild.errors import ExitCode
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
@@ -41,6 +50,7 @@ def command(
     workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
+    request = request.of_groups(name for name in groups.split(",") if name)
     history, show = workspace.config.cache_dir, request.display.outputs
     reporter = make_reporter(quiet=request.display.quiet, as_json=request.display.json, history=history, show=show)
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modelbuild.cli.commands.building.test import testing
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, options, targeting
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("ci", short_help=COMMANDS["ci"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, metavar="[TARGET]...")
+@click.argument("patterns", nargs=-1, metavar="[TARGET]...", type=TARGET)
 @options(CI_FLAGS)
 @testing
 @targeting

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building_in_several, no_options
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compare", short_help=COMMANDS["compare"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...", type=TARGET)
 @click.option("--toolchain", "toolchains", multiple=True, metavar="LABEL", help="Build in this toolchain; give two.")
 @click.option("--changes", is_flag=True, help="Print only rows that differ.")
 @recording

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
@@ -11,7 +12,7 @@ from modelbuild.session.request import Flags
 
 
 @click.command("fetch", short_help=COMMANDS["fetch"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...", type=TARGET)
 @building
 @click.pass_obj
 def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> int:

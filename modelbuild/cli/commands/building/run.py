@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.cli.completion import INPUT, TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
@@ -33,6 +34,7 @@ _OPTIONS = [
         "--input",
         "inputs",
         multiple=True,
+        type=INPUT,
         metavar="NAME=FILE",
         help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
     ),
@@ -128,7 +130,7 @@ def running(function: Command) -> Command:
 
 
 @click.command("run", short_help=COMMANDS["run"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @running
 @building
 @click.pass_obj

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather, no_options, option, targeting
@@ -31,7 +32,7 @@ def _tests(tags: str, **options: Any) -> TestOptions:
 
 
 @click.command("test", short_help=COMMANDS["test"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, metavar="TARGET...", type=TARGET)
 @testing
 @targeting
 @recording

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
@@ -12,7 +13,7 @@ from modelbuild.session.request import Flags
 
 
 @click.command("release", short_help=COMMANDS["release"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @publishing
 @building
 @click.pass_obj

@@ -9,6 +9,7 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.aten import operator_names
 from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.backend_api.steps.shapes import own_sizes
 from modelbuild_rules.backends.cuda.steps.generate.lowerable import refused
@@ -28,10 +29,7 @@ class _CudaPartitioning(Partitioning):
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""
-        import torch
-
-        names = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
-        known = {name if name.count(".") == 2 else f"{name}.default" for name in names}
+        known = operator_names()
         for op in attributes["exclude_ops"]:
             if op not in known:
                 raise StepError(

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from modelbuild_rules.backend_api.steps.division import floor_quotient
 from modelbuild_rules.backend_api.steps.shapes import may_be_zero
-from modelbuild_rules.operators.steps import sampling_operators
+from modelbuild_rules.operators.steps import lowered_operators
 
 aten = torch.ops.aten
 
@@ -86,7 +86,7 @@ def _power(x: Tensor, exponent: Any) -> Any:
 
 
 def _sampled_image(x: Tensor, grid: Tensor, *how: Any) -> Any:
-    sampling_operators.register()
+    lowered_operators.register()
     precise = torch.promote_types(x.dtype, torch.float32)
     return torch.ops.modelbuild.grid_sampler_2d.default(x.to(precise), grid.to(precise), *how).to(x.dtype)
 

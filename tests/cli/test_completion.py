@@ -1,19 +1,19 @@
-"""Answers without click (version, help, completion) equal click's."""
+"""Completion of commands, targets, profiles and inputs, as shells ask for it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.shell_completion import BashComplete
 
-from modelbuild import __version__
+from modelbuild.cli.command_line import COMPLETE
+from modelbuild.cli.completion import Bash
 from modelbuild.cli.group import cli
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.quick.complete import complete
 
 BUILD = """
 [[torch_model]]
@@ -21,7 +21,12 @@ name = "detector_model"
 
 [[pte_program]]
 name = "detector"
-outputs = [{ name = "x" }]
+outputs = [
+    { about = "not a name", name = "x" },
+]
+about = '''
+name = "nothing"
+'''
 
 [[pte_program]]
 name = 'classifier_{stack}'
@@ -40,56 +45,25 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def completed(line: str) -> list[str]:
-    """Return the text that bash would insert at the end of a line; bash splits words at colons as well."""
-    words = line.replace(":", " : ").split(" ")
-    words = [word for word in words[:-1] if word] + words[-1:]
-    answer = complete("bash_complete", "\n".join(words), str(len(words) - 1))
-    assert answer is not None
-    return [row.removeprefix("plain,") for row in answer.splitlines()]
+@pytest.fixture
+def completed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Return a function: the text that bash would insert at the end of a line; bash splits words at colons as well."""
+
+    def complete(line: str) -> list[str]:
+        words = line.replace(":", " : ").split(" ")
+        words = [word for word in words[:-1] if word] + words[-1:]
+        monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        answer = Bash(cli, {}, "modelbuild", COMPLETE).complete()
+        return [row.partition(",")[2] for row in answer.splitlines()]
+
+    return complete
 
 
-def test_the_help_is_clicks() -> None:
-    expected = cli.get_help(cli.make_context("modelbuild", [], resilient_parsing=True, terminal_width=80))
-    for option in ("--help", "-h"):
-        assert run(option).stdout == expected + "\n"
-
-
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-X", "importtime", "-m", "modelbuild", *arguments]
-    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variables", "expected"),
-    [
-        (["--version"], {}, f"modelbuild {__version__}\n"),
-        (["-h"], {}, "Usage: modelbuild [OPTIONS]"),
-        (
-            [],
-            {"_MODELBUILD_COMPLETE": "bash_complete", "COMP_WORDS": "modelbuild bu", "COMP_CWORD": "1"},
-            "plain,build\n",
-        ),
-    ],
-)
-def test_nothing_is_imported_for_it(arguments: list[str], variables: dict[str, str], expected: str) -> None:
-    done = run(*arguments, **variables)
-    assert done.stdout.startswith(expected)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "modelbuild.cli.quick.quick_path" in imported
-    assert imported.isdisjoint({"click", "dataclasses", "pydantic", "tomli", "modelbuild.cli.command_line"})
-
-
-def test_commands() -> None:
-    assert completed("modelbuild ") == sorted(COMMANDS)
+def test_commands(completed: Callable[[str], list[str]]) -> None:
+    """Also of rule packages."""
+    assert completed("modelbuild ") == sorted({*COMMANDS, "check", "quantize-report"})
     assert completed("modelbuild c") == ["cache", "check", "ci", "clean", "compare", "cquery"]
-
-
-def test_commands_are_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMP_WORDS", "modelbuild c")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    theirs = BashComplete(cli, {}, "modelbuild", "_MODELBUILD_COMPLETE").complete()
-    assert complete("bash_complete", "modelbuild c", "1") == theirs + "\n"
 
 
 @pytest.mark.parametrize(
@@ -120,11 +94,11 @@ def test_commands_are_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
         ("modelbuild ci --device ", ["//"]),
     ],
 )
-def test_labels(workspace: Path, line: str, expected: list[str]) -> None:
+def test_labels(workspace: Path, completed: Callable[[str], list[str]], line: str, expected: list[str]) -> None:
     assert completed(line) == expected
 
 
-def test_names_of_a_matrix(workspace: Path) -> None:
+def test_names_of_a_matrix(workspace: Path, completed: Callable[[str], list[str]]) -> None:
     matrix = "matrix = { size = [1, 22], fast = [true, false], exclude = [{ size = 1, fast = false }] }"
     workspace.joinpath("tools/BUILD.toml").write_text(
         f'[[x]]\nname = "net_{{size}}_{{fast}}"\n{matrix}\n[[y]]\nname = "o"\n'
@@ -133,7 +107,7 @@ def test_names_of_a_matrix(workspace: Path) -> None:
     assert completed("modelbuild build //tools:") == ["net_1_true", "net_22_true", "net_22_false", "o"]
 
 
-def test_profiles(workspace: Path) -> None:
+def test_profiles(workspace: Path, completed: Callable[[str], list[str]]) -> None:
     workspace.joinpath("MODELBUILD.toml").write_text("[profile.ci]\njobs = 1\n[profile.cold]\n[profile.fast]\n")
     assert completed("modelbuild build --config c") == ["ci", "cold"]
     assert completed("modelbuild test //models:detector --config ") == ["ci", "cold", "fast"]
@@ -168,30 +142,32 @@ stack = ":stack"
         ("modelbuild run //models:detector --input ", []),
     ],
 )
-def test_inputs_of_a_program(workspace: Path, line: str, expected: list[str]) -> None:
+def test_inputs_of_a_program(
+    workspace: Path, completed: Callable[[str], list[str]], line: str, expected: list[str]
+) -> None:
     (workspace / "nets").mkdir()
     (workspace / "nets/BUILD.toml").write_text(PROGRAM)
     (workspace / "nets/net.py").touch()
     assert completed(line) == expected
 
 
-def test_zsh_and_fish(workspace: Path) -> None:
-    """They complete whole labels, and zsh shows the purpose of commands."""
-    line = "modelbuild build //models:classifier_"
-    assert complete("zsh_complete", line, "2") == "plain\n//models:classifier_\n_\n"
-    assert complete("fish_complete", line, "//models:classifier_") == "plain,//models:classifier_\n"
-    assert complete("zsh_complete", "modelbuild vers", "1") == f"plain\nversion\n{COMMANDS['version']}\n"
+@pytest.mark.parametrize(
+    ("line", "found", "not_found"),
+    [("modelbuild build --de", "--device", "--jobs"), ("modelbuild cache g", "gc", "prune")],
+)
+def test_options_and_subcommands(completed: Callable[[str], list[str]], line: str, found: str, not_found: str) -> None:
+    assert found in completed(line)
+    assert not_found not in completed(line)
 
 
-@pytest.mark.parametrize("line", ["modelbuild build --de", "modelbuild build --jobs ", "modelbuild cache g"])
-def test_options_and_subcommands_are_left_to_click(workspace: Path, line: str) -> None:
-    words = line.split(" ")
-    assert complete("bash_complete", line, str(len(words) - 1)) is None
-    variables = {"_MODELBUILD_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run(
-        [sys.executable, "-m", "modelbuild"], env=os.environ | variables, capture_output=True, text=True, check=True
-    )
-    assert ("plain,--device" in done.stdout) == ("--de" in line)
+@pytest.mark.parametrize("words", ["", "modelbuild"])
+@pytest.mark.parametrize("position", ["", "-1", "9" * 30, "x"])
+def test_words_and_a_position_that_no_shell_sends(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, words: str, position: str
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", position)
+    assert "plain,build\n" in Bash(cli, {}, "modelbuild", COMPLETE).complete()
 
 
 def test_bash_itself(workspace: Path) -> None:

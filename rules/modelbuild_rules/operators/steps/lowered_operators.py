@@ -1,8 +1,11 @@
-"""The operators of recurrent nets' kernels: one direction of one layer, without the products of its inputs.
+"""Operators of modelbuild's own that the partition step puts into programs, where ExecuTorch has no such kernel.
+
+lstm, gru, rnn   one direction of one layer of a recurrent net, without the products of its inputs
+grid_sampler_2d  aten's: ExecuTorch's kernel computes other values for coordinates that are NaN or infinite
 
 `gates` are the products of all inputs with the layer's weights: steps x batch x values, or batch x steps x values if
-`batch_first`. Each operator returns the hidden state at all steps, and the last states. `weight` and `bias` are those
-of the hidden state.
+`batch_first`. Each recurrent operator returns the hidden state at all steps, and the last states. `weight` and `bias`
+are those of the hidden state.
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ _SCHEMAS = {
         3,
     ),
     "gru": ("(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, bool batch_first, bool reverse", 2),
+    "grid_sampler_2d": ("(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners", 1),
     "rnn": ("(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, bool relu, bool batch_first, bool reverse", 2),
 }
 
-NAMES = frozenset(f"{NAMESPACE}.{name}.default" for name in _SCHEMAS)
+LOOPS = frozenset(f"{NAMESPACE}.{name}.default" for name in ("lstm", "gru", "rnn"))
 
 
 @cache
@@ -38,7 +42,7 @@ def register() -> None:
     for name, (arguments, count) in _SCHEMAS.items():
         results = ", ".join(["Tensor"] * count)
         outs = [f"Tensor({letter}!)" for letter in "abc"[:count]]
-        named = ", ".join(f"{out} out{number}" for number, out in enumerate(outs))
+        named = ", ".join(f"{out} out{number if count > 1 else ''}" for number, out in enumerate(outs))
         library.define(f"{name}{arguments}) -> ({results})", tags=(torch.Tag.pt2_compliant_tag,))
         library.define(f"{name}.out{arguments}, *, {named}) -> ({', '.join(outs)})")
         library.impl(name, _EAGER[name], "CPU")
@@ -68,6 +72,10 @@ def _lstm_shapes(
 
 def _shapes(gates: Tensor, weight: Tensor, bias: Tensor | None, hidden: Tensor, *_: bool) -> tuple[Tensor, ...]:
     return _states(gates, hidden)
+
+
+def _image_shape(x: Tensor, grid: Tensor, *_: Any) -> Tensor:
+    return x.new_empty(*x.shape[:2], *grid.shape[1:-1])
 
 
 def _lstm(
@@ -127,5 +135,15 @@ def _over_steps(
     return torch.stack(made[:: -1 if reverse else 1], along), *(each.clone() for each in state)
 
 
-_SHAPES: dict[str, Callable[..., Any]] = {"lstm": _lstm_shapes, "gru": _shapes, "rnn": _shapes}
-_EAGER: dict[str, Callable[..., Any]] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "lstm": _lstm_shapes,
+    "gru": _shapes,
+    "rnn": _shapes,
+    "grid_sampler_2d": _image_shape,
+}
+_EAGER: dict[str, Callable[..., Any]] = {
+    "lstm": _lstm,
+    "gru": _gru,
+    "rnn": _rnn,
+    "grid_sampler_2d": torch.ops.aten.grid_sampler_2d.default,
+}

@@ -1,4 +1,4 @@
-"""Every path of a TOML document has the position at which it is written."""
+"""Every character of a TOML text is in a token or a space, and every path has the position at which it is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelbuild.workspace.toml_positions import KeyPath, positions
+from modelbuild.workspace.toml_tokens import KeyPath, Kind, positions, read_tokens
 
 DOCUMENT = '''# comment [[not]] = "a header"
 [package]
@@ -215,3 +215,61 @@ def test_every_path_of_a_generated_document_is_found(document: tuple[str, dict[K
 def test_a_table_that_is_opened_late_stands_where_its_name_was_first_written() -> None:
     found = positions("[a.b]\nx = 1\n[a]\ny = 2\n")
     assert found == {(): (1, 1), ("a",): (1, 2), ("a", "b"): (1, 4), ("a", "b", "x"): (2, 1), ("a", "y"): (4, 1)}
+
+
+PARTS = (
+    "[[a]]",
+    "[a.b]",
+    "b",
+    " = ",
+    ".",
+    '"',
+    "'",
+    '"""',
+    "\\",
+    "[",
+    "]",
+    "{",
+    "}",
+    "\n",
+    ",",
+    "#",
+    "=",
+    "1.5",
+    "\r",
+    "\x00",
+)
+
+
+@given(st.lists(st.sampled_from(PARTS)))
+def test_only_spaces_are_between_tokens(parts: list[str]) -> None:
+    text = "".join(parts)
+    end = 0
+    for token in read_tokens(text):
+        assert text[end : token.start].strip(" \t") == ""
+        assert text[token.start : token.end] == token.text
+        end = token.end
+    assert end == len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('a = ["x"\n[[t]]\nlast = 1', ("t", 0, "last")),
+        ('a = { b = "x"\n[t]\nlast = 1', ("t", "last")),
+        ('a = ["x"\nlast = 1', ("last",)),
+        ("a = [\n[true]\n, last", ("a", 1)),
+        ("a = {\nb = 1,\nlast = 1", ("a", "last")),
+        ('a = "x\nlast = 1', ("last",)),
+        ("[[t\nlast = 1", ("t", "last")),
+    ],
+)
+def test_a_statement_ends_what_is_not_closed_before_it(text: str, path: KeyPath) -> None:
+    (last,) = (token for token in read_tokens(text) if token.text == "last")
+    assert (last.path if path == last.path else (*last.path, last.value)) == path
+
+
+def test_paths_of_deep_values_do_not_grow() -> None:
+    tokens = read_tokens("a = " + "[" * 30_000)
+    assert tokens[-1].kind is Kind.END
+    assert len(tokens[-1].path) == 200

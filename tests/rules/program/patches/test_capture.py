@@ -10,8 +10,8 @@ from executorch.exir.backend import backend_api
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from modelbuild_rules.program.steps.lowering.patches import extraction
-from modelbuild_rules.program.steps.lowering.patches.extraction import compiled_late
+from modelbuild_rules.program.steps.lowering.patches import capture
+from modelbuild_rules.program.steps.lowering.patches.capture import compiled_late
 
 
 class Net(nn.Module):
@@ -30,8 +30,8 @@ def extracted(names: tuple[str, ...]) -> GraphModule:
 
 def test_a_program_is_compiled_when_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
-    make = extraction._COMPILE
-    monkeypatch.setattr(extraction, "_COMPILE", lambda module: compiled.append(module) or make(module))
+    make = capture._COMPILE
+    monkeypatch.setattr(capture, "_COMPILE", lambda module: compiled.append(module) or make(module))
     names = ("relu", "mul", "relu_1")
     with compiled_late():
         module = extracted(names)

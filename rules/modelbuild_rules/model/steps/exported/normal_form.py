@@ -1,4 +1,5 @@
-"""Make the declared inputs the only arguments of an exported program, in the order declared.
+"""Make the declared inputs the only arguments of an exported program, in the order declared, and remove calls that
+compute nothing, such as the calls of a package that `forward` imports.
 
 torch.export keeps the nesting of a call's arguments, and its constants as inputs. A program for a device has tensors
 one after another.
@@ -15,10 +16,35 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 
-def flatten_arguments(
+def normalize(
+    program: ExportedProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], inputs: Sequence[torch.Tensor]
+) -> None:
+    """Give a program that was exported with these arguments the form of a program for a device: with the tensors
+    `inputs`, which the arguments contain, as its arguments."""
+    _remove_unused(program)
+    _flatten_arguments(program, args, kwargs, inputs)
+
+
+def _remove_unused(program: ExportedProgram) -> None:
+    """Remove calls of operators without tensors whose results nothing uses. torchvision calls such an operator when it
+    is imported."""
+    for node in reversed(list(program.graph.nodes)):
+        if isinstance(node.target, torch._ops.OpOverload) and not node.users and not _tensors(node):
+            program.graph.erase_node(node)
+    program.graph_module.recompile()
+
+
+def _tensors(node: Node) -> bool:
+    """Return whether a node has arguments from the graph, or a result that a program computes."""
+    computed = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+    return bool(node.all_input_nodes) or isinstance(node.meta.get("val"), computed)
+
+
+def _flatten_arguments(
     program: ExportedProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], inputs: Sequence[torch.Tensor]
 ) -> None:
     """Remove constants from the inputs of a program that was exported with these arguments, and sort its tensors as

@@ -1,9 +1,14 @@
-"""Successful command lines, saved in the output tree so that a repeated line can be answered from its record."""
+"""A build with nothing to do: a repeated command line is answered from its record, by which nothing changed.
+
+Command lines of successful builds are saved in the output tree. Imports little beyond Python's own startup, and no
+click.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 from modelbuild import __version__
 
@@ -26,6 +31,27 @@ _SUM = 4  # bytes of a checksum
 
 # Prints nothing, instead of a value of --show-outputs.
 QUIET = "quiet"
+
+
+def run_null_build(arguments: Sequence[str]) -> int | None:
+    """Return the exit code of a command line whose last build is up to date; None for any other."""
+    started = time.monotonic()
+    saved = _saved(arguments)
+    if saved is None:
+        return None
+
+    from modelbuild.build_record.record import up_to_date
+
+    root, show, path = saved
+    record = up_to_date(path, root)
+    if record is None:
+        return None
+    if show != QUIET:
+        from modelbuild.report.text import nothing_to_do, target_lines, write
+
+        last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
+        write(sys.stdout, "\n".join((*target_lines([t[:3] for t in record.targets], show), last)))
+    return 0
 
 
 def save_command(arguments: Sequence[str], record: Path, show: str) -> None:
@@ -83,7 +109,7 @@ def _line(given: Sequence[str]) -> bytes:
     return os.fsencode("".join(f"{argument}\0" for argument in given) + "\n")
 
 
-def read_command(arguments: Sequence[str]) -> SavedCommand | None:
+def _saved(arguments: Sequence[str]) -> SavedCommand | None:
     """Return the saved data of the same command line, or None."""
     from binascii import crc32
 
