@@ -205,7 +205,11 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         ("max = 4", "max = 0", "BUILD.toml:9:13: dimension 'n': expected min <= example <= max"),
         ("scale=factor", "scale=fact", "BUILD.toml:13:1: attribute 'call': "),
         ("shape = [1, 8]", 'shape = ["m", 8]', "BUILD.toml:12:25: input 'x': dimension 'm' is not in the table"),
-        ('entry = "net.py:Net"', 'archive = "net.py"', "an archive has the method forward alone; expected 'entry'"),
+        (
+            'entry = "net.py:Net"',
+            'exported = "net.py"',
+            "an exported program has the method forward alone; expected 'entry'",
+        ),
         (
             'stack = ":stack"\n\n',
             'stack = ":stack"\nengines = { head = ":net" }\n\n',
@@ -249,7 +253,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         "bounds",
         "call",
         "dimension",
-        "archive",
+        "exported",
         "engines",
         "bundle",
         "data",

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.kernels.steps import lowered_operators
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.notes import notes
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 
 class Cells(nn.Module):

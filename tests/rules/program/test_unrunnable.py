@@ -12,8 +12,8 @@ from executorch.exir import EdgeCompileConfig, to_edge
 from torch import nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
 from modelbuild_rules.program.steps.lowering.unrunnable import Unrunnable
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.kernels.steps import lowered_operators
+from modelbuild_rules.backend_api.steps.nodes import named
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, trains
+from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
-from modelbuild_rules.program.steps.lowering.node_names import named
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 aten = torch.ops.aten
 

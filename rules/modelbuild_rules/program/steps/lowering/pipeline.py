@@ -23,14 +23,15 @@ from typing import Any, NamedTuple, NoReturn
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from modelbuild.step import Progress, StepError, ignore_progress
-from modelbuild_rules.kernels.steps import factorization_shapes
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner, computing
-from modelbuild_rules.program.steps.lowering.failure import library_failures
+from modelbuild_rules.backend_api.steps.failure import library_failures
+from modelbuild_rules.backend_api.steps.kept_results import computed_once
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.operators.steps import factorization_shapes
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
 from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
-from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
@@ -79,6 +80,7 @@ EXPORTED = (
         lambda each: has_recurrent_nets(each.program),
         lambda each: keep_loops(each.program, each.stack.unrolls),
     ),
+    Pass("complex numbers", lambda each: each.stack.real_arithmetic, lambda each: in_real_arithmetic(each.program)),
     Pass("operators for the backends", lambda each: each.stack.backends, lambda each: each.stack.prepare(each.program)),
 )
 REPEATED = (

@@ -11,8 +11,8 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, computing
-from modelbuild_rules.program.steps.lowering.node_names import origin
+from modelbuild_rules.backend_api.steps.nodes import computing, origin
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact
 from modelbuild_rules.program.steps.lowering.portable import (
     SHOWN,
     about,

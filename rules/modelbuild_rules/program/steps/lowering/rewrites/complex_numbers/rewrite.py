@@ -21,7 +21,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
+from modelbuild_rules.backend_api.steps.nodes import named, origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.parts import compute
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inline, traced

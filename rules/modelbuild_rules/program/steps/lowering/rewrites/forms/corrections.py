@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from modelbuild_rules.kernels.steps import lowered_operators
-from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
+from modelbuild_rules.backend_api.steps.division import floor_quotient
+from modelbuild_rules.backend_api.steps.shapes import may_be_zero
+from modelbuild_rules.operators.steps import lowered_operators
 
 aten = torch.ops.aten
 
@@ -37,22 +38,6 @@ def _divided(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
         quotient = x / 0.0
         return (-quotient if math.copysign(1, y) < 0 else quotient).to(kind)
     return floor_quotient(x, y.to(precise)).to(kind)
-
-
-def floor_quotient(x: Tensor, y: Tensor) -> Tensor:
-    """Return x // y of tensors of one floating-point type, of at least float32, as eager mode computes it."""
-    quotient, rest = x / y, torch.fmod(x, y)
-    whole = (x - rest) / y
-    whole = torch.where(is_opposite(rest, y), whole - 1, whole)
-    rounded = torch.floor(whole)
-    rounded = torch.where(whole - rounded > 0.5, rounded + 1, rounded)
-    rounded = torch.where(whole != 0, rounded, quotient * 0)  # with the sign of the quotient
-    return torch.where(y == 0, quotient, rounded)
-
-
-def is_opposite(rest: Tensor, y: Tensor) -> Tensor:
-    """Return where the rest of a division is not 0 and has another sign than the divisor."""
-    return (rest != 0) & ((y < 0) != (rest < 0))
 
 
 def _padded(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Any:

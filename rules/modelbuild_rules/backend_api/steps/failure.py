@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.nodes import named, origin
 
 _EXECUTING = re.compile(r"While executing %(?P<name>\w+) : .*?target=(?:torch\.ops\.)?(?P<op>[\w.]+)")
 """The line that torch.fx adds to an exception of a node."""

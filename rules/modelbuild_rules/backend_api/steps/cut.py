@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-from modelbuild_rules.program.steps.lowering.rewrites.sizes import on_sizes
+from modelbuild_rules.backend_api.steps.shapes import on_sizes
 
 SIZE_ACROSS = "a size is an input or output of the partition, and delegates support tensors only"
 CONSTANT = "computes with constants only"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelbuild_rules.kernels.steps import torchvision_operators
+from modelbuild_rules.operators.steps import torchvision_operators
 
 NAMESPACE = "modelbuild_kernels"
 

@@ -1,20 +1,22 @@
-"""Give each node its own copies of the nodes that compute its sizes.
+"""Sizes in a program, and orders of tensors in memory.
 
 A size node that several users share would become an input or an output of partitions, but a delegate's arguments are
-tensors. So each user gets its own copy of the nodes that compute the size, down to the tensors whose sizes are read. If
-one of the user's own inputs has the size, the size is read from that input: otherwise a partition would need another
-tensor for its size alone, and would change when a node is inserted in front of it.
+tensors. So `own_sizes` gives each user its own copy of the nodes that compute the size, down to the tensors whose sizes
+are read. If one of the user's own inputs has the size, the size is read from that input: otherwise a partition would
+need another tensor for its size alone, and would change when a node is inserted in front of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import eq
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.fx.passes.infra.pass_base import PassResult
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.value_ranges import bound_sympy
 
 
 def on_sizes(node: torch.fx.Node) -> bool:
@@ -72,3 +74,18 @@ def _copied(
         if node.target is torch.ops.aten.sym_size.int and node.meta["val"].node.expr in nearer:
             made[node].args = nearer[node.meta["val"].node.expr]
     return made[node]
+
+
+def may_be_zero(size: int | torch.SymInt) -> bool:
+    """Return whether a size may be 0. Comparisons of sizes don't say it: torch takes those of inputs for positive."""
+    if isinstance(size, int):
+        return size == 0
+    return not bound_sympy(size.node.expr, size.node.shape_env.var_to_range).lower > 0
+
+
+def has_other_order(value: Any) -> bool:
+    """Return whether this is a tensor that may lie in another order. Dimensions of size 1 count, as for executorch."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    row_major = torch.empty_like(value, memory_format=torch.contiguous_format)
+    return not all(map(statically_known_true, map(eq, value.stride(), row_major.stride())))

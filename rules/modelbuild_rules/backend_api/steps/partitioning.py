@@ -16,6 +16,8 @@ class Partitioning:
     annotations  keys of nodes' meta with data from its partitioner for its compiler
     passes       passes on the edge program, which run before any backend is offered nodes
     on_gpu       true if its partitions run on a GPU
+    real_arithmetic
+                 true if its delegate has no complex tensors: complex numbers become pairs of real ones before `prepare`
     leaves_quantized
                  true if it leaves operators on quantized values to the backends after it in a stack
     excluding    the attribute of its table with operators to leave to the next backend
@@ -27,6 +29,7 @@ class Partitioning:
     annotations: tuple[str, ...] = ()
     passes: tuple[Any, ...] = ()
     on_gpu: bool = False
+    real_arithmetic: bool = False
     leaves_quantized: bool = False
     excluding: str = "exclude_ops"
     unrolls: int = 4

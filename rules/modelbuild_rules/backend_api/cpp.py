@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelbuild_rules.backends.backend import Prerequisite
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 GLIBC = "2.28"
 """The glibc that a library may need if the device states none: that of executorch's own wheels."""
@@ -15,4 +15,4 @@ def target_of(arch: str, os: str = "linux", min_glibc: str | None = None) -> str
 
 def cpp_runtime(target: str) -> Prerequisite:
     """Return the folder that C++ libraries for a target are linked with. Making it takes a minute or two."""
-    return Prerequisite("modelbuild_rules.cpp.steps.cpp_runtime", "runtime", {"target": target}, ("ziglang",))
+    return Prerequisite("modelbuild_rules.backend_api.steps.cpp_runtime", "runtime", {"target": target}, ("ziglang",))

@@ -12,8 +12,8 @@ import torch
 from executorch.exir.pass_base import ExportPass
 from torch import Tensor, nn
 
+from modelbuild_rules.backend_api.steps.kept_results import computed_once
 from modelbuild_rules.program.steps.lowering import pipeline
-from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed, without_repetition
 
 aten = torch.ops.aten

@@ -15,7 +15,7 @@ Filter = Callable[[Any], bool]
 
 class Quantizing:
     """Makes torchao's objects from the attributes of a quantizer's table. A calibration has only the attributes of
-    `Quantizer.observe`; the others are absent."""
+    that decide it; the others are absent."""
 
     operators: tuple[str, ...] = ()
     """Operators that it quantizes, as "aten.linear.default"."""

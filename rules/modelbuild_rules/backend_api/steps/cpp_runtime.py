@@ -1,13 +1,13 @@
 """Build the runtime that C++ libraries for a kind of machine are linked with.
 
 Params   target    as "x86_64-linux-gnu.2.28"
-Outputs  runtime   tree: see cpp/steps/compiler.py (make_runtime)
+Outputs  runtime   tree: see backend_api/steps/cpp_compiler.py (make_runtime)
 """
 
 from __future__ import annotations
 
 from modelbuild.step import Step
-from modelbuild_rules.cpp.steps.compiler import make_runtime
+from modelbuild_rules.backend_api.steps.cpp_compiler import make_runtime
 
 
 def run(step: Step) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._export import utils
 
-from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
+from modelbuild_rules.backend_api.steps.composite_operators import composite_operators_found_once
 
 
 def test_all_are_collected_with_new_operators(monkeypatch: pytest.MonkeyPatch) -> None:

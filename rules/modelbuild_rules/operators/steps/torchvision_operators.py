@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from modelbuild_rules.kernels.steps import torchvision_eager
+from modelbuild_rules.operators.steps import torchvision_eager
 
 NAMESPACE = "torchvision"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import NamedEntry, TensorLayout
+    from modelbuild_rules.backend_api.documents import NamedEntry, TensorLayout
 
 LIST = "named.json"
 

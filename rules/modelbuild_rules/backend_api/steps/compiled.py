@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
+from modelbuild_rules.backend_api.steps.named_data import NamedBytes, write_named
 
 PROCESSED = "processed.bin"
 

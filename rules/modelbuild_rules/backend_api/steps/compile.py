@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.linking.named_data import NamedBytes
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.failure import library_failures
-from modelbuild_rules.program.steps.partitions.compiled import Compiled
-from modelbuild_rules.program.steps.partitions.files import read_partition
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.compiled import Compiled
+from modelbuild_rules.backend_api.steps.failure import library_failures
+from modelbuild_rules.backend_api.steps.named_data import NamedBytes
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 
 
 class Compiler(Protocol):
@@ -25,11 +27,17 @@ class Compiler(Protocol):
         """Compile a partition (an edge ExportedProgram, which may be changed) with its compile specs."""
 
 
-def compile_partition(step: Step, compiler: Compiler) -> None:
-    """Run a compile step."""
+def input_partition(step: Step) -> tuple[Any, list[CompileSpec]]:
+    """Return the partition of a compile step, an edge ExportedProgram, and its compile specs. Raises StepError unless
+    the checked version of executorch is installed."""
     executorch_private.require()
     step.progress("reading the partition")
-    program, specs = read_partition(step.input("partition"))
+    return read_partition(step.input("partition"))
+
+
+def compile_partition(step: Step, compiler: Compiler) -> None:
+    """Run a compile step."""
+    program, specs = input_partition(step)
     with library_failures(program, "compile"):
         made = compiler(program, specs, step.params["attributes"])
     made.write(step.outputs["compiled"])

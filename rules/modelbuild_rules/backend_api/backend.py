@@ -2,7 +2,7 @@
 
 A backend is an extension of `backend_stack`, from any rule package. Its declaration (a `Backend`, or an instance of a
 subclass that derives more from attributes and device) names up to two step modules: one that partitions
-(`modelbuild_rules.program.steps.lowering.partitioning.Partitioning`), and one that compiles a partition.
+(`modelbuild_rules.backend_api.steps.partitioning.Partitioning`), and one that compiles a partition.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs, Extension
+from modelbuild_rules.backend_api.decides import check_decides, deciding
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+\.\w+\Z")
 
@@ -36,44 +38,30 @@ Operator = Annotated[str, AfterValidator(_operator)]
 Operators = Annotated[tuple[Operator, ...], AfterValidator(as_set)]
 
 
-def device_of(kind: str) -> AfterValidator:
-    """Return the check of a device in ExecuTorch's program: the kind, or the kind and an index, as in `kind:0`."""
-    form = re.compile(rf"{kind}(:\d{{1,3}})?\Z", re.ASCII)
-
-    def check(text: str) -> str:
-        if not form.match(text):
-            raise ValueError(
-                f"'{text}' can't have this backend's inputs and outputs; expected '{kind}:0' or another GPU"
-            )
-        return text
-
-    return AfterValidator(check)
-
-
 Values = Mapping[str, Any]
 """Attributes of a backend's table, by name: JSON values."""
 
 
 class DeviceFacts(TypedDict, total=False):
-    """The fields of the program's DeviceTarget; empty if it has none."""
+    """The facts of the program's DeviceTarget that a backend's `device` names; empty if there is no device."""
 
     arch: str
+    """As in wheels' platform tags: "x86_64", "aarch64"."""
+
     os: str
+    """Always "linux"."""
+
     compute_capabilities: tuple[str, ...]
-    cuda_index: int
+    """CUDA compute capabilities, as "8.6"; empty for a device without CUDA."""
+
+    gpu: int
+    """Index of the device's GPU that runs the program."""
+
     memory: int | None
+    """Bytes of GPU memory, or of main memory if there is no GPU; None if unknown."""
+
     min_glibc: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Prerequisite:
-    """A folder that compile steps read and that does not depend on the program: the step that makes it, its input and
-    output name, the step's parameters and tools."""
-
-    step: str
-    name: str
-    params: Values
-    tools: tuple[str, ...]
+    """Oldest glibc that compiled libraries must load on, as "2.31"; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +76,56 @@ class Sidecar:
     merging: str
 
 
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A project with files in a runtime.
+
+    name     its name
+    license  an SPDX expression
+    files    patterns of the files' paths, such as "lib/libvulkan_*.so"
+    version  its name in `versions` of the runtime's manifest; '' if another project's file pins its version
+    purl     package URL without a version; '' if unknown
+    """
+
+    name: str
+    license: str
+    files: tuple[str, ...]
+    version: str = ""
+    purl: str = ""
+
+
 @dataclass(frozen=True)
 class Backend(Extension):
-    """The declaration of a backend. Attributes and device facts that are in none of its tuples are in no key.
+    """The declaration of a backend. Each attribute of its table states what it decides: `Decides("partition")` which
+    nodes the backend takes, `Decides("compile")` the bytes of a compiled partition, `Decides("emit")` the additional
+    output. Attributes that name a file are inputs of the compile step, by their names.
 
     partitioning  import name of the module that selects and prepares its nodes; '' for a backend that takes all
                   remaining nodes and compiles nothing
     compiling     import name of the step that compiles a partition
-    partition     attributes that decide which nodes it takes
-    compile       attributes that decide the bytes of a compiled partition
-    device        facts of the device (fields of DeviceTarget) that decide the bytes of a compiled partition
+    device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
+                  names any needs a device
     tools         distributions whose versions decide the bytes of a compiled partition
     runs_here     true if the C++ runtime runs its partitions on the machine of the build; of other backends, the
                   partition step compares partitions with the program, in eager mode on the example inputs
+    libraries     projects with files in a runtime that runs its partitions, for SBOMs
+
+    Raises TypeError for an attribute that does not state what it decides.
     """
 
     partitioning: str = ""
     compiling: str = ""
-    partition: tuple[str, ...] = ()
-    compile: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     runs_here: bool = False
+    libraries: tuple[Library, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_decides(self.attrs, ("partition", "compile", "emit"), of_files="compile")
+
+    def facts(self, device: DeviceFacts) -> DeviceFacts:
+        """Return the facts of a device that the methods get."""
+        facts: Any = {name: value for name, value in device.items() if name in self.device}
+        return cast("DeviceFacts", facts)
 
     @property
     def is_catch_all(self) -> bool:
@@ -125,12 +142,12 @@ class Backend(Extension):
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         """Return the attributes of the partition step."""
-        return {name: attributes[name] for name in self.partition}
+        return {name: attributes[name] for name in deciding(self.attrs, "partition")}
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        """Return the attributes of the compile step, with the device facts that `device` names."""
-        of_device: Mapping[str, object] = facts
-        return {name: attributes[name] for name in self.compile} | {name: of_device[name] for name in self.device}
+        """Return the attributes of the compile step: the values that are no files, and the facts of the device."""
+        own = {name: attributes[name] for name in deciding(self.attrs, "compile") if name in attributes}
+        return {**own, **facts}
 
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
         """Return the folder that the compile step reads besides the partition; None if there is none."""

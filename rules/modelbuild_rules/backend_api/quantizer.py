@@ -1,36 +1,41 @@
 """The declaration of a quantizer, for rules and steps.
 
 A quantizer is an extension of `quantization_recipe`, from any rule package. Its declaration names a step module that
-makes torchao's quantizer (`modelbuild_rules.quantization.steps.quantizing.Quantizing`).
+makes torchao's quantizer (`modelbuild_rules.backend_api.steps.quantizing.Quantizing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Attrs, Extension
-from modelbuild_rules.backends.backend import DeviceFacts
-
-Values = Mapping[str, Any]
-"""Attributes of a table, by name: JSON values."""
+from modelbuild_rules.backend_api.backend import DeviceFacts, Values
+from modelbuild_rules.backend_api.decides import check_decides, deciding
 
 
 @dataclass(frozen=True)
 class Quantizer(Extension):
-    """The declaration of a quantizer. Attributes that are in neither tuple are in no key.
+    """The declaration of a quantizer. Each attribute of its table states what it decides: `Decides("calibrate")` where
+    ranges are observed, by which observer, and the quantized program; `Decides("convert")` the quantized program alone.
 
     quantizing  import name of the module that makes torchao's quantizer
-    backend     name of the backend that runs the quantized operators
-    observe     attributes that decide where ranges are observed, and by which observer
-    convert     other attributes that decide the quantized program
+    backend     name of the backend that runs the quantized operators; '' for any
+
+    Raises TypeError for an attribute that does not state what it decides.
     """
 
     quantizing: str = ""
     backend: str = ""
-    observe: tuple[str, ...] = ()
-    convert: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_decides(self.attrs, ("calibrate", "convert"))
+
+    def attributes(self, given: Values, calibrates: bool) -> dict[str, Any]:
+        """Return the attributes of a calibration, or of a conversion, which has all."""
+        steps = ("calibrate",) if calibrates else ("calibrate", "convert")
+        return {name: given[name] for step in steps for name in deciding(self.attrs, step)}
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
         """Return the attribute to change and the problem if attributes contradict each other; else None."""

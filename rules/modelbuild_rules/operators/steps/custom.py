@@ -20,7 +20,7 @@ from torchgen.model import FunctionSchema, SchemaKind  # type: ignore[import-unt
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.model.steps.eager.source_files import import_source
+from modelbuild_rules.operators.steps.source_files import import_source
 
 if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary
