@@ -1,6 +1,7 @@
 """Write the generated pages of docs/reference.
 
-rules.md is made from the schemas of rules, rules-api.md from docstrings, and the flags in cli.md and cli/ from click.
+rules.md is made from the schemas of rules, rules-api.md and backend-api.md from docstrings, and the flags in cli.md and
+cli/ from click.
 
 python tools/reference_pages.py           write the pages
 python tools/reference_pages.py --check   exit with 1 if a page differs
@@ -8,16 +9,21 @@ python tools/reference_pages.py --check   exit with 1 if a page differs
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import modelbuild.api
+import modelbuild.rule_runner
 import modelbuild.step
+import modelbuild_rules
 from modelbuild.analysis.rule_help import Attribute, describe_rule
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Provider, Rule
@@ -38,7 +44,7 @@ def pages() -> dict[str, str]:
     commands = {"cli.md": with_help((REFERENCE / "cli.md").read_text(), "")}
     for page in sorted(REFERENCE.glob("cli/*.md")):
         commands[f"cli/{page.name}"] = with_help(page.read_text(), "../")
-    return {"rules.md": rules_page(rules), "rules-api.md": api_page(), **commands}
+    return {"rules.md": rules_page(rules), "rules-api.md": api_page(), "backend-api.md": backend_page(), **commands}
 
 
 # Rules.
@@ -118,6 +124,9 @@ def api_page() -> str:
     lines += ["## modelbuild.step", "A step imports only this module of modelbuild."]
     for name in ("Step", "StepError"):
         lines += _member(name, getattr(modelbuild.step, name))
+    lines += ["## modelbuild.rule_runner", "Tests of rules import it."]
+    for name in modelbuild.rule_runner.__all__:
+        lines += _member(name, getattr(modelbuild.rule_runner, name))
     lines += [
         "## Providers of the built-in rules",
         "`modelbuild_rules.providers`; `ctx.provider(dep, Kind)` returns the one of a dependency.",
@@ -126,6 +135,38 @@ def api_page() -> str:
         if inspect.isclass(kind) and issubclass(kind, Provider) and kind.__module__ == providers.__name__:
             lines += _member(name, kind)
     return _joined(lines)
+
+
+def backend_page() -> str:
+    lines = [
+        "# The backend API",
+        GENERATED,
+        "All names of `modelbuild_rules.backend_api` that modelbuild's own backends and quantizers import."
+        "\n[A backend of your own](../how-to/custom-backend.md) and"
+        "\n[a quantizer of your own](../how-to/custom-quantizer.md) show their use. Modules of `steps` are for code in"
+        "\nactions; declarations import none of them.",
+    ]
+    for name, members in sorted(backend_api().items(), key=lambda item: (".steps." in item[0], item[0])):
+        module = importlib.import_module(name)
+        lines += [f"## {name.removeprefix('modelbuild_rules.')}", str(module.__doc__).partition("\n\n")[0]]
+        for member in sorted(members):
+            value = inspect.unwrap(getattr(module, member)) if callable(getattr(module, member)) else None
+            if inspect.isclass(value) or inspect.isfunction(value):
+                lines += _member(member, value)
+            else:
+                lines += [f"### {member}", ABOUT_VALUES[member]]
+    return _joined(lines).replace("](#extension)", "](rules-api.md#extension)")
+
+
+def backend_api() -> dict[str, set[str]]:
+    """Return the names that backends and quantizers import from each module of backend_api."""
+    found: dict[str, set[str]] = {}
+    rules = Path(modelbuild_rules.__file__).parent
+    for file in (*rules.glob("backends/**/*.py"), rules / "quantization/steps/half.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("modelbuild_rules.backend_api."):
+                found.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
+    return found
 
 
 def _member(name: str, value: Any) -> Iterator[str]:
@@ -172,8 +213,23 @@ ABOUT_TYPES = {
 }
 
 
+ABOUT_VALUES = {
+    "ABOUT": "`about.json`: an optional file of a compiled partition, a `PartitionFacts`.",
+    "Filter": "A function that returns whether a node may be quantized, by its module.",
+    "Operators": "A type for attributes: operators such as `aten.add.Tensor`, sorted, each once.",
+    "PROCESSED": "`processed.bin`: the file of a delegate's blob in a compiled partition.",
+    "QUANTIZED": "The reason for refusing an operator on quantized values.",
+    "Values": "Attributes of a table, by name: JSON values, with defaults.",
+}
+
+
 def _fields(value: type) -> Iterator[str]:
-    """Yield the fields of a dataclass that its docstring does not describe."""
+    """Yield the fields of a TypedDict, and of a dataclass those that its docstring does not describe."""
+    if is_typeddict(value):
+        (declared,) = ast.parse(inspect.getsource(value)).body
+        assert isinstance(declared, ast.ClassDef)
+        described = [pair for pair in pairwise(declared.body) if isinstance(pair[0], ast.AnnAssign)]
+        yield "\n".join(f"- `{ast.unparse(field)}`: {ast.literal_eval(about.value)}" for field, about in described)  # type: ignore[attr-defined]
     if not dataclasses.is_dataclass(value):
         return
     described = {name for names, _ in FIELD.findall(inspect.getdoc(value) or "") for name in names.split(", ")}
@@ -197,10 +253,11 @@ def _signature(name: str, function: Any) -> str:
     for each in given.parameters.values():
         if each.name in ("self", "cls"):
             continue
-        if each.kind is each.KEYWORD_ONLY and "*" not in shown:
+        if each.kind is each.KEYWORD_ONLY and not any(one.startswith("*") for one in shown):
             shown.append("*")
         default = "" if each.default is each.empty else f" = {each.default!r}"
-        shown.append(f"{each.name}: {each.annotation}{default}")
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        shown.append(f"{stars}{each.name}: {each.annotation}{default}")
     end = f") -> {given.return_annotation}"
     line = f"{name}({', '.join(shown)}{end}"
     return line if len(line) <= 100 else "\n".join([f"{name}(", *(f"    {each}," for each in shown), end])

@@ -27,7 +27,7 @@ def text(repository: Path) -> str:
 def commands() -> Iterator[tuple[str, click.Command]]:
     context = click.Context(cli)
     yield "", cli
-    for name in COMMANDS:
+    for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
         yield name, command

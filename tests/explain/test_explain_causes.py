@@ -46,7 +46,7 @@ TABLE = {
     "device": Case(
         lambda m: m.edit("BUILD.toml", '"8.6"', '"8.9"'),
         {COMPILE},
-        ("parameter", "compute_capability[0]", "8.6", "8.9"),
+        ("parameter", "compute_capabilities[0]", "8.6", "8.9"),
         "//:gpu",
     ),
     "input shape": Case(

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from modelbuild.api import DeviceRuntime, Finding, Probe
-from modelbuild_rules.bundle.installed_runtime import installed_runtime
+from modelbuild_rules.installed_runtime import installed_runtime
 
 _NAME = "c++ runtime"
 _PROGRAM = "bin/modelbuild-run"

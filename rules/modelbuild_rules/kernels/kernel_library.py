@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, SourceArtifact, Sources, rule
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.kernels.libraries import compile_kernels, given
-from modelbuild_rules.program import prerequisites
 from modelbuild_rules.providers import KernelLibrary
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z", re.ASCII)
@@ -86,6 +86,6 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
     library = KernelLibrary(name, operators, eager, described, srcs, ctx.files(attrs.headers), attrs.requires)
     # Programs compile the library for their devices; this one, for the machine of the build, is for the library alone.
     target = target_of(os.uname().machine)
-    (needed,) = prerequisites.declare(ctx, [cpp_runtime(target)])
+    (needed,) = declare_prerequisites(ctx, [cpp_runtime(target)])
     compiled = compile_kernels(ctx, library, target, needed["runtime"])
     return library, Files((compiled.library, compiled.description))

@@ -16,8 +16,8 @@ from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.quantizing import allowed_nodes, module_of, quantizing
 from modelbuild_rules.quantization.steps.prepared import prepare, unlifted
-from modelbuild_rules.quantization.steps.quantizing import allowed_nodes, module_of, quantizing
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import Layers, UsedQuantizer

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import export
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.attention import fuse_attention
 from modelbuild_rules.backends.cuda.steps.generate.lowerings.attention import block_of, tile_of
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 F = nn.functional
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.cpp_compiler import stub_library, zig
+from modelbuild_rules.backend_api.steps.elf import machine, needs
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED, missing_kernels
 from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
-from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
-from modelbuild_rules.cpp.steps.compiler import stub_library, zig
 
 TARGET = "x86_64-linux-gnu.2.28"
 

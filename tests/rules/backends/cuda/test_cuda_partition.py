@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import _to_aten
 from modelbuild_rules.backends.cuda.steps.generate.support import (
     CONTROL_FLOW,
@@ -19,7 +20,6 @@ from modelbuild_rules.backends.cuda.steps.generate.support import (
     EXCLUDED,
     NO_KERNEL,
 )
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def why(lowered: Any, op: str) -> set[str]:
@@ -50,7 +50,7 @@ def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: 
 
 def test_data_dependent_nodes_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
     with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected no such.*"portable"'):
-        lowering(programs["select"].make()[0], [lowering.cuda(data_dependent="error"), lowering.PORTABLE])
+        lowering(programs["select"].make()[0], [lowering.cuda(data_dependent_ops="error"), lowering.PORTABLE])
 
 
 def test_after_another_backend_it_sees_what_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
@@ -182,7 +182,7 @@ TENSORRT: Mapping[str, Any] = {
         "flavour": "rtx",
         "precision": "fp32",
         "min_block_size": 1,
-        "torch_executed_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor"],
+        "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor"],
         "require_full_compilation": False,
         "optimization_profiles": [],
         "fallback_data_dependent_ops": True,
@@ -197,7 +197,7 @@ def test_after_tensorrt_it_sees_what_is_left(lowering: Any, programs: Mapping[st
     kinds = [part["kind"] for part in lowered.plan]
     assert kinds.count("tensorrt") == kinds.count("cuda") == 2
     assert set(lowered.taken("tensorrt")) == {"aten.convolution.default"}
-    assert set(lowered.taken("cuda")) == set(TENSORRT["attributes"]["torch_executed_ops"])
+    assert set(lowered.taken("cuda")) == set(TENSORRT["attributes"]["exclude_ops"])
     assert lowered.taken("portable") == []
     parts = [shapes(lowered, part["id"]) - {(5,)} for part in lowered.plan if part["kind"] == "cuda"]
     assert sorted(parts, key=sorted) == [{(2, 1, 1)}, {(6, 1, 1)}]

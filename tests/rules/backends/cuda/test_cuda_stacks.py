@@ -7,20 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from modelbuild.actions import Action
-from modelbuild.analysis.analyze import Analyzer
+from modelbuild.rule_runner import AnalysedTarget
 
 Declared = Callable[..., dict[str, list[Action]]]
 
 
 @pytest.fixture
-def declared(analysed: Callable[..., Analyzer]) -> Declared:
+def declared(analysed: Callable[..., AnalysedTarget]) -> Declared:
     """Return the actions of a program with a stack of tables by mnemonic, except those that wait for its partitions."""
 
     def actions(*backends: str) -> dict[str, list[Action]]:
         found: dict[str, list[Action]] = {}
-        for node in analysed(*backends).graph.nodes.values():
-            if node.owner == "//:program" and isinstance(node, Action):
-                found.setdefault(node.mnemonic, []).append(node)
+        for action in analysed(*backends).actions.values():
+            found.setdefault(action.mnemonic, []).append(action)
         return found
 
     return actions

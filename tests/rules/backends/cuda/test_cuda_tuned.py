@@ -30,7 +30,7 @@ inputs = [{ name = "x", shape = [16, 64], dtype = "float32" }]
 [[device_target]]
 name = "device"
 arch = "x86_64"
-compute_capability = ["9.0"]
+compute_capabilities = ["9.0"]
 """
 PROGRAM = """
 [[backend_stack]]

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine import engine, lowering
 from modelbuild_rules.backends.tensorrt.steps.engine.bisection import part
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 class Relu(nn.Module):

@@ -14,12 +14,12 @@ from torch import nn
 import modelbuild
 import modelbuild_rules
 from modelbuild.actions import Action, Output, StagedInput
-from modelbuild.build.source_files import Sources
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.session.source_files import Sources
 from modelbuild.store.local import open_store
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 
-FACTS: Mapping[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
+FACTS: Mapping[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "gpu": 0}
 
 Key = Callable[..., str]
 
@@ -65,7 +65,7 @@ class Small(nn.Module):
 
 
 X = torch.ones(2, 4)
-SPLIT = {"torch_executed_ops": ["aten.erf.default"]}
+SPLIT = {"exclude_ops": ["aten.erf.default"]}
 OTHERS: Mapping[str, tuple[nn.Module, torch.Tensor]] = {
     "argument": (Small(slope=0.2), X),
     "edge": (Small(swap=True), X),

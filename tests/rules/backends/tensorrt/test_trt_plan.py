@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.backends.tensorrt.steps.engine.plan import order_bindings
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 class Branches(nn.Module):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modelbuild_rules.kernels.steps import custom, detection_operators, torchvision_operators
+from modelbuild_rules.operators.steps import custom, detection_operators, torchvision_operators
 
 Json = Any
 
