@@ -84,7 +84,7 @@ class Llm(nn.Module):
 BUILD = """
 [[backend_stack]]
 name = "xnnpack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[torch_model]]
 name = "model"

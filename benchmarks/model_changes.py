@@ -47,7 +47,7 @@ device = ":cpu"
 SHARED = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[device_target]]
 name = "cpu"

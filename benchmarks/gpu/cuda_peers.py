@@ -56,7 +56,7 @@ inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, {"portable"}]
 
 [[pte_program]]
 name = "{name}"

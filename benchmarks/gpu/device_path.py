@@ -51,7 +51,7 @@ def make() -> nn.Module:
 DEVICES = """
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, {"portable"}]
 
 [[device_target]]
 name = "gpu"

@@ -22,7 +22,7 @@ arch = "x86_64"
 
 [[backend_stack]]
 name = "stack"
-backends = [{{ type = "portable" }}]
+backends = ["portable"]
 
 [[torch_model]]
 name = "net"

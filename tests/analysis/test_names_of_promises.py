@@ -38,7 +38,7 @@ srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[pte_program]]
 name = "net"
 model = ":model"

@@ -65,11 +65,11 @@ device = ":gpu"
 
 [[backend_stack]]
 name = "xnnpack_stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[backend_stack]]
 name = "tensorrt_stack"
-backends = [{ type = "tensorrt", workspace_size = "64MiB" }, { type = "portable" }]
+backends = [{ type = "tensorrt", workspace_size = "64MiB" }, "portable"]
 
 [[device_target]]
 name = "cpu"

@@ -8,7 +8,7 @@ import pytest
 
 X = 'inputs = [{ name = "x", shape = [2, 3], dtype = "float32" }]'
 MODEL = f'[[torch_model]]\nname = "m"\nentry = "m.py:M"\nsrcs = ["m.py"]\n{X}\n'
-STACK = '[[backend_stack]]\nname = "s"\nbackends = [{ type = "portable" }]\n'
+STACK = '[[backend_stack]]\nname = "s"\nbackends = ["portable"]\n'
 DEVICE = '[[device_target]]\nname = "cpu"\narch = "x86_64"\n'
 PROGRAM = '[[pte_program]]\nname = "p"\nmodel = ":m"\nstack = ":s"\n'
 CALL = "expected arguments such as \"x, (a, b), mask=mask, mode='fast'\""
@@ -24,7 +24,7 @@ def depends(size: str) -> str:
 
 
 def stack(backends: str) -> str:
-    return STACK.replace('[{ type = "portable" }]', backends)
+    return STACK.replace('["portable"]', backends)
 
 
 # The text of BUILD.toml -> the line after `error: BUILD.toml:`.

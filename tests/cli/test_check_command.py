@@ -44,7 +44,7 @@ stack = ":stack"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 """
 
 

@@ -49,7 +49,7 @@ outputs = ["classes"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "both"
@@ -80,7 +80,7 @@ recipe = ":int8"
 
 [[backend_stack]]
 name = "only_linears"
-backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, { type = "portable" }]
+backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, "portable"]
 
 [[pte_program]]
 name = "int8_program"

@@ -53,7 +53,7 @@ dynamic = { n = { min = 1, max = 6 }, half = { min = 1, max = 6 }, all = "2*half
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"

@@ -69,9 +69,9 @@ def test_the_package_is_by_default_that_of_the_folder(new: New, workspace: Works
 def test_values_that_nothing_in_the_workspace_fits_are_marked(new: New, workspace: Workspace) -> None:
     code, out, _ = new("pte_program", "p", "--package", "//elsewhere")
     assert code == 0
-    assert out.endswith("Placeholders: model, stack (modelbuild help pte_program)\n")
+    assert out.endswith("Placeholders: model (modelbuild help pte_program)\n")
     assert text(workspace, "elsewhere/BUILD.toml") == (
-        '[[pte_program]]\nname = "p"\nmodel = ":net"  # placeholder\nstack = ":xnnpack"  # placeholder\n'
+        '[[pte_program]]\nname = "p"\nmodel = ":net"  # placeholder\nstack = ["xnnpack", "portable"]\n'
     )
 
 

@@ -65,7 +65,7 @@ seed = 0
 
 [[backend_stack]]
 name = "xnnpack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"

@@ -149,7 +149,7 @@ srcs = ["net.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "index", shape = [1], dtype = "int64" }]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[pte_program]]
 name = "program"
 model = ":model"

@@ -228,7 +228,7 @@ inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "size", s
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[pte_program]]
 name = "p"

@@ -43,7 +43,7 @@ inputs = [{ name = "x", shape = [1, 8], dtype = "float32", range = [-1, 1] }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "heads"

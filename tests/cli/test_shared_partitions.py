@@ -120,7 +120,7 @@ device = ":device"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{{ {backend} }}, {{ type = "portable" }}]
+backends = [{{ {backend} }}, {"portable"}]
 
 [[device_target]]
 name = "device"

@@ -77,7 +77,7 @@ inputs = [{ name = "z", shape = [1], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -110,7 +110,7 @@ steps = [
 ON_A_GPU = """
 [[backend_stack]]
 name = "gpu_stack"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 
 [[device_target]]
 name = "gpu"

@@ -20,7 +20,7 @@ visibility = ["//visibility:public"]
 
 [[backend_stack]]
 name = "stack_{n}"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 visibility = ["//visibility:public"]
 matrix = { n = [1, 2] }
 

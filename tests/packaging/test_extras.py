@@ -41,7 +41,7 @@ srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[pte_program]]
 name = "program"
 model = ":model"

@@ -668,11 +668,15 @@ def attributes(schema: Mapping[str, Any], node: Mapping[str, Any], path: str) ->
             yield from attributes(schema, inner, whole)
 
 
+# Tables of a backend_stack or quantization_recipe in another rule: see test_a_list_in_the_attribute...
+INLINE = re.compile(r"(pte_program\.stack(\{\})?\[\]|quantized_model\.recipe)\(")
+
+
 def test_every_attribute_has_a_row(action_keys: ActionKeys) -> None:
-    found = set()
+    found: set[str] = set()
     for rule in TARGETS:
         schema = action_keys.rules.by_name[rule].attrs.model_json_schema()
-        found |= set(attributes(schema, schema, rule))
+        found |= {name for name in attributes(schema, schema, rule) if not INLINE.match(name)}
     assert (found - ROWS.keys(), ROWS.keys() - found) == (set(), set())
 
 
@@ -680,6 +684,25 @@ def test_an_attribute_whose_row_is_empty_has_one_value(action_keys: ActionKeys) 
     schema = action_keys.rules.by_name["device_target"].attrs.model_json_schema()
     assert schema["properties"]["os"]["const"] == "linux"
     assert [name for name, row in ROWS.items() if row is None] == ["device_target.os"]
+
+
+@pytest.mark.parametrize(
+    ("target", "attribute"),
+    [
+        *((("pte_program", name), "stack") for name in ("xnnpack", "tensorrt", "cuda")),
+        (("quantized_model", "for_tensorrt"), "recipe"),
+    ],
+)
+def test_a_list_in_the_attribute_is_the_target_with_the_list(
+    action_keys: ActionKeys, target: tuple[str, str], attribute: str
+) -> None:
+    label = TARGETS[target[0]][target[1]][attribute].removeprefix(":")
+    (tables,) = {"stack": TARGETS["backend_stack"], "recipe": TARGETS["quantization_recipe"]}[attribute][label].values()
+    inline = tables if attribute == "stack" else tables[0]
+    assert action_keys.keys(((*target, attribute), inline)) == action_keys.keys()
+    if attribute == "stack":
+        names = [each["type"] if set(each) == {"type"} else each for each in tables]
+        assert action_keys.keys(((*target, attribute), {"forward": names})) == action_keys.keys()
 
 
 @pytest.mark.parametrize("attribute", [name for name, row in ROWS.items() if row is not None])

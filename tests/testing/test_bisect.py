@@ -111,7 +111,7 @@ def run(step):
     "m/BUILD.toml": """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"

@@ -12,7 +12,7 @@ from tests.workspace_builder import Workspace
 PORTABLE = """
 [[backend_stack]]
 name = "portable"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[device_target]]
 name = "here"
 arch = "x86_64"

@@ -157,7 +157,7 @@ inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 {stack}
 
 [[pte_program]]

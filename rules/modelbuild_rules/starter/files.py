@@ -133,16 +133,11 @@ _BUILD = """\
 name = "net"
 {model}
 
-# Layers run on XNNPACK, which is for CPUs; operators that it lacks run on ExecuTorch's portable kernels.
-[[backend_stack]]
-name = "xnnpack"
-backends = [{{ type = "xnnpack" }}, {{ type = "portable" }}]
-
-# net_program.pte
+# net_program.pte: layers run on XNNPACK, which is for CPUs; operators that it lacks, on ExecuTorch's portable kernels.
 [[pte_program]]
 name = "net_program"
 model = ":net"
-stack = ":xnnpack"
+stack = ["xnnpack", "portable"]
 
 # Runs the program and the model in PyTorch on the same random inputs.
 [[pte_test]]

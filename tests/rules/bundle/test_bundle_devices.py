@@ -129,7 +129,7 @@ def test_several_programs_are_bundled_by_their_names(tmp_path: Path) -> None:
 COMPARED = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[torch_model]]
 name = "model"

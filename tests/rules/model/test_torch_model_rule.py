@@ -181,7 +181,7 @@ inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack", per_op_mode = true }, { type = "portable" }]
+backends = [{ type = "xnnpack", per_op_mode = true }, "portable"]
 
 [[device_target]]
 name = "orin"

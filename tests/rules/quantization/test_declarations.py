@@ -30,10 +30,10 @@ name = "data"
 files = { image = ["a.npy"] }
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack", precisions = ["fp32"] }, { type = "portable" }]
+backends = [{ type = "xnnpack", precisions = ["fp32"] }, "portable"]
 [[backend_stack]]
 name = "other"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 """
 RECIPE = '[[quantization_recipe]]\nname = "recipe"\nquantizers = [{ type = "xnnpack"'
 QUANTIZED = '[[quantized_model]]\nname = "int8"\nmodel = ":net"\nrecipe = ":recipe"\n'
@@ -126,7 +126,7 @@ def test_float8_of_a_recipe_for_tensorrt(error: Callable[[str, str], str], attri
 @pytest.mark.parametrize("methods", [False, True])
 def test_a_device_without_float8(error: Callable[[str, str], str], methods: bool) -> None:
     model = 'model = { forward = ":int8" }' if methods else 'model = ":int8"'
-    stack = '[[backend_stack]]\nname = "rtx"\nbackends = [{ type = "tensorrt" }, { type = "portable" }]\n'
+    stack = '[[backend_stack]]\nname = "rtx"\nbackends = ["tensorrt", "portable"]\n'
     device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capabilities = ["12.0", "8.6"]\n'
     program = f'[[pte_program]]\nname = "program"\nstack = ":rtx"\ndevice = ":old"\n{model}\n'
     text = f"{MODEL}{FLOAT8} }}]\n{QUANTIZED}{DATA}{stack}{device}{program}"

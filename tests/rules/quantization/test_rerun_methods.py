@@ -58,7 +58,7 @@ calibration = { embed = ":data_4", classify = ":data_4" }
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"

@@ -47,7 +47,7 @@ inputs = [{ name = "x", shape = [2, 16], dtype = "float32" }]
 outputs = ["y"]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 """
 DEVICE = """
 [[device_target]]

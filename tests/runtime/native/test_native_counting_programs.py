@@ -68,7 +68,7 @@ inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 """
 KERNELS = {
     "Votes": "aten::mode.values, aten::scatter_reduce.two_out",

@@ -31,7 +31,7 @@ arch = "x86_64"
 runners = [":near"]
 [[backend_stack]]
 name = "stack"
-backends = [{{ type = "portable" }}]
+backends = ["portable"]
 [[pte_program]]
 name = "program"
 model = ":model_2"

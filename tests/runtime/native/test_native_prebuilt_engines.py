@@ -63,7 +63,7 @@ outputs = ["y"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[tensorrt_engine]]
 name = "engine"

@@ -71,7 +71,7 @@ arch = "x86_64"
 compute_capabilities = ["1.2", "1.3"]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[pte_program]]
 name = "cpu"
 model = ":right"

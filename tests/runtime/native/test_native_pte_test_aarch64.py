@@ -18,7 +18,7 @@ name = "arm"
 arch = "aarch64"
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[pte_program]]
 name = "program"
 model = ":model_2"

@@ -53,7 +53,7 @@ inputs = [{ name = "x", shape = [1, 12, 4], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "{model}_program"

@@ -27,7 +27,7 @@ class Bessel(nn.Module):
 BUILD = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[torch_model]]
 name = "{net}_model"
