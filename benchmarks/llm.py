@@ -89,7 +89,6 @@ backends = ["xnnpack", "portable"]
 [[torch_model]]
 name = "model"
 entry = "module.py:Llm"
-srcs = ["module.py"]
 seed = 0
 
 [torch_model.methods.prefill]

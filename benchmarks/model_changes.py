@@ -34,7 +34,6 @@ TARGETS = """
 [[torch_model]]
 name = "{name}_model"
 entry = "{name}.py:Classifier"
-srcs = ["{name}.py"]
 weights = "{name}.safetensors"
 inputs = [{{ name = "image", shape = [1, 3, 64, 64], dtype = "float32", range = [0, 255] }}]
 

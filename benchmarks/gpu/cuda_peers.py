@@ -51,7 +51,6 @@ PROGRAM = """
 name = "{name}_model"
 entry = "peer_models.py:make"
 kwargs = {{ name = "{model}", precision = "{precision}", constant = {constant} }}
-srcs = ["peer_models.py"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
 [[backend_stack]]

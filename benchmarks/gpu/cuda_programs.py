@@ -42,7 +42,6 @@ PROGRAM = """
 name = "{name}_model"
 entry = "cuda_zoo.py:make"
 kwargs = {{ name = "{name}" }}
-srcs = ["cuda_zoo.py", "programs.py", "nets.py"]
 inputs = [{inputs}]
 {dynamic}
 [[backend_stack]]

@@ -67,7 +67,6 @@ PROGRAM = """
 [[torch_model]]
 name = "{name}_model"
 entry = "{entry}"
-srcs = ["{name}.py"]
 inputs = [{{ name = "image", shape = {shape}, dtype = "float32", range = [0, 255] }}]
 seed = 0
 

@@ -99,7 +99,7 @@ def _table(schemas: Mapping[str, type[Attrs]], by_name: bool) -> Any:
             lacking = ", ".join(f"'{each['loc'][0]}'" for each in error.errors())
             raise ValueError(f"'{name}' has no default of {lacking}; expected a table with it") from None
 
-    names = Annotated[Literal[tuple(schemas)], AfterValidator(named)]
+    names: Any = Annotated[Literal[tuple(schemas)], AfterValidator(named)]
     return Annotated[Annotated[names, Tag("(name)")] | Annotated[table, Tag("(table)")], Discriminator(_kind)]
 
 

@@ -27,7 +27,6 @@ backends = ["portable"]
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
 
 [[pte_program]]

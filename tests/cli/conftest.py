@@ -47,7 +47,6 @@ CLASSIFIER = """
 [[torch_model]]
 name = "model"
 entry = "classifier.py:Classifier"
-srcs = ["classifier.py"]
 weights = "classifier.safetensors"
 inputs = [{ name = "image", shape = [1, 3, 64, 64], dtype = "float32", range = [0, 255] }]
 

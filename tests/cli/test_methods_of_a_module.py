@@ -36,7 +36,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 
 [torch_model.methods.embed]
 inputs = [{ name = "x", shape = ["n", 8], dtype = "float32", range = [-1, 1] }]
@@ -198,8 +197,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     [
         ("{ embed = ", "{ embod = ", "BUILD.toml:27:11: ':net' has no method 'embod'; did you mean 'embed'?"),
         (
-            'srcs = ["net.py"]\n',
-            'srcs = ["net.py"]\noutputs = ["y"]\n',
+            'entry = "net.py:Net"\n',
+            'entry = "net.py:Net"\noutputs = ["y"]\n',
             "BUILD.toml:6:1: each of the 'methods' has its own 'outputs'; expected none beside them",
         ),
         ("max = 4", "max = 0", "BUILD.toml:9:13: dimension 'n': expected min <= example <= max"),

@@ -40,7 +40,6 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 prepare = "net.py:run_once"
 inputs = [
     { name = "mask", shape = ["n", 2], dtype = "float32" },

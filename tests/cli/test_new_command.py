@@ -27,7 +27,6 @@ backends = [
 MODELS = """[[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 # The last line."""
 
@@ -79,7 +78,7 @@ def test_a_package_s_only_python_file_and_class_are_the_entry(new: New, workspac
     workspace.write({"deep/er/unet.py": "import math\n\n\nclass UNet:\n    pass\n"})
     assert new("torch_model", "unet", "--package", "//deep/er")[0] == 0
     (target,) = tomllib.loads(text(workspace, "deep/er/BUILD.toml"))["torch_model"]
-    assert (target["entry"], target["srcs"]) == ("unet.py:UNet", ["unet.py"])
+    assert target["entry"] == "unet.py:UNet"
 
 
 def test_keeps_line_ends_of_windows(new: New, workspace: Workspace) -> None:

@@ -59,7 +59,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 4], dtype = "float32" }]
 seed = 0
 

@@ -37,7 +37,6 @@ BUILD = """
 name = "net_{classes}"
 matrix = { classes = [2, 3, 4] }
 entry = "nets.py:Net"
-srcs = ["nets.py"]
 kwargs = { classes = "{classes}" }
 inputs = [{ name = "x", shape = [1, 8], dtype = "float32", range = [-1, 1] }]
 
@@ -55,7 +54,6 @@ TEST = """
 [[torch_model]]
 name = "other"
 entry = "nets.py:Net"
-srcs = ["nets.py"]
 kwargs = { classes = 3, seed = 2 }
 inputs = [{ name = "x", shape = [1, 8], dtype = "float32" }]
 

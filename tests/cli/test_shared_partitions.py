@@ -106,7 +106,6 @@ MODEL = """
 [[torch_model]]
 name = "{name}_model"
 entry = "nets.py:{name}"
-srcs = ["nets.py"]
 inputs = [{inputs}]
 allow_missing = true
 

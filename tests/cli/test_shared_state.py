@@ -55,7 +55,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 
 [torch_model.methods.write]
 inputs = [
@@ -72,7 +71,6 @@ inputs = [{ name = "y", shape = [4, 8], dtype = "float32" }]
 [[torch_model]]
 name = "counter"
 entry = "net.py:Counter"
-srcs = ["net.py"]
 inputs = [{ name = "z", shape = [1], dtype = "float32" }]
 
 [[backend_stack]]

@@ -37,7 +37,6 @@ MODEL = {
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 [[backend_stack]]
 name = "stack"

@@ -65,7 +65,7 @@ INTERFACE_OF_METHOD: dict[str, Any] = {
     ],
     "dynamic": {"n": {"min": 1, "max": 8}},
 }
-MODEL = {"entry": "net.py:Net", "srcs": ["net.py"], **INTERFACE_OF_METHOD}
+MODEL = {"entry": "net.py:Net", **INTERFACE_OF_METHOD}
 ENGINE = {
     "plan": "data.txt",
     "version": "8.6.1",
@@ -76,14 +76,14 @@ ENGINE = {
 }
 PROFILE = {"min": [1, 4], "opt": [2, 4], "max": [4, 4]}
 KERNELS = {"operators": ["my_ops::scale"], "eager": ["ops.py"], "srcs": ["scale.cpp"]}
-GENERATED = {"generator": "net.py:samples", "srcs": ["net.py"]}
+GENERATED = {"generator": "net.py:samples"}
 TARGETS: Mapping[str, Mapping[str, Any]] = {
     "torch_model": {
         "model": MODEL,
         "other_model": MODEL,
         "parted_model": MODEL,
         "kernels_model": {**MODEL, "kernels": [":kernels"]},
-        "several_model": {"entry": "net.py:Net", "srcs": ["net.py"], "methods": {"encode": INTERFACE_OF_METHOD}},
+        "several_model": {"entry": "net.py:Net", "methods": {"encode": INTERFACE_OF_METHOD}},
     },
     "dataset": {
         "data": {"files": {name: ["example.npy"] for name in "xyz"}},
@@ -364,7 +364,7 @@ ROWS: Mapping[str, Row | None] = {
     "pte_program.device_io": Row(("pte_program", "cuda", "device_io"), True, {"cuda#partition"}),
     "pte_program.verify": Row(("pte_program", "cuda", "verify"), False, {"cuda#partition"}),
     "torch_model.entry": model("entry", value="net.py:Other"),
-    "torch_model.srcs": model("srcs", value=["net.py", "more.py"]),
+    "torch_model.srcs": model("srcs", value=["more.py"]),
     "torch_model.kwargs": model("kwargs", value={"width": 2}),
     "torch_model.weights": model("weights", value="weights.pt"),
     "torch_model.weights{}": model("weights", value={"layer": "weights.pt"}),
@@ -450,7 +450,7 @@ ROWS: Mapping[str, Row | None] = {
         f"dataset.{name}": dataset("generated", name, value, "generated#generate")
         for name, value in {
             "generator": "net.py:others",
-            "srcs": ["net.py", "more.py"],
+            "srcs": ["more.py"],
             "data": ["data.txt"],
             "kwargs": {"count": 3},
             "requires": ["click"],

@@ -115,7 +115,6 @@ backends = ["xnnpack", "portable"]
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = ["n", 3, 8, 8], dtype = "float32", range = [-1, 1] }]
 dynamic = { n = { min = 1, max = 4 } }
 outputs = ["z", "best"]

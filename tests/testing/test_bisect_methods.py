@@ -64,7 +64,6 @@ backends = ["xnnpack", "portable"]
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 [torch_model.methods.write]
 inputs = [
     { name = "x", shape = ["n", 8], dtype = "float32" },

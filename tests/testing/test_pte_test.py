@@ -22,7 +22,6 @@ arch = "aarch64"
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 4], dtype = "float32", range = [-1, 1] }]
 outputs = ["y", "z"]
 [[pte_program]]
@@ -133,7 +132,6 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
 [[torch_model]]
 name = "other"
 entry = "other.py:Net"
-srcs = ["other.py"]
 inputs = [{ name = "x", shape = [2, 4], dtype = "float32" }]
 outputs = ["y", "z"]
 """

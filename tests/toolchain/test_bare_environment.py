@@ -85,7 +85,6 @@ CUDA = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 seed = 0
 inputs = [{ name = "x", shape = [4, 8], dtype = "float32" }]
 [[backend_stack]]

@@ -151,7 +151,6 @@ matrix.tools = ["base", "new", "old"]
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 {model}
 

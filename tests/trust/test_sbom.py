@@ -75,7 +75,6 @@ MODEL = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 weights = "net.safetensors"
 data = ["calibration.txt"]
 inputs = [{ name = "x", shape = ["n", 4], dtype = "float32" }]

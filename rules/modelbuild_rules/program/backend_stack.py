@@ -39,9 +39,9 @@ def stack_at(ctx: Context[Any], place: Place, given: Dep | Backends) -> tuple[St
     return _entries(ctx, place, given) if isinstance(given, tuple) else ctx.provider(given, BackendStack).backends
 
 
-def stack_name(given: Dep | Backends) -> str:
-    """Return the label of a stack, or the names of its backends, for messages."""
-    return ", ".join(getattr(table, "type", "") for table in given) if isinstance(given, tuple) else given
+def stack_name(given: object) -> str:
+    """Return the label of a stack, or the names of its backends, for messages; '' for None."""
+    return ", ".join(getattr(table, "type", "") for table in given) if isinstance(given, tuple) else str(given or "")
 
 
 def _entries(ctx: Context[Any], place: Place, tables: Backends) -> tuple[StackEntry, ...]:

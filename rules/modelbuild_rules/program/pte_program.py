@@ -200,9 +200,8 @@ def _check_stack(
             engine = ("engines", entry.attributes["part"]) if attrs.engines else of
             raise ctx.error(engine, f"{problem} (device {ctx.device_label})")
         if problem:
-            stack_given = by_method(attrs.stack, name)
-            assert stack_given is not None
-            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {stack_name(stack_given)})")
+            given = stack_name(by_method(attrs.stack, name))
+            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {given})")
     if problem := unfit(model, stack):
         raise ctx.error(place, f"{problem}; expected a stack for the recipe of {label}")
     if problem := unfit_device(model, facts):
@@ -288,8 +287,8 @@ def _check(
 def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
     given = ctx.attrs.model
     model = given[method] if isinstance(given, dict) else phrase(method, given)
-    stack = by_method(ctx.attrs.stack, method)
-    return f"{action} {model}" + (f" with {stack_name(stack)}" if stack else "")
+    stack = stack_name(by_method(ctx.attrs.stack, method))
+    return f"{action} {model}" + (f" with {stack}" if stack else "")
 
 
 def _partition_tools(model: ExportedMethod, stack: tuple[StackEntry, ...], run: bool) -> tuple[str, ...]:
@@ -369,7 +368,7 @@ def _stacks(
             raise ctx.error(("stack", name), f"the program has no method '{name}'{nearest(name, names)}")
     found: dict[str, tuple[StackEntry, ...]] = {}
     for name in names:
-        own = by_method(given, name)
+        own: Dep | Backends | None = by_method(given, name)
         if own is None and (not parts or ctx.attrs.engines):
             of = f" of '{name}'" if given else ""
             raise ctx.error("stack", f'no backends{of} are given; expected a list such as ["xnnpack", "portable"]')

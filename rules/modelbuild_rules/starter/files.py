@@ -75,7 +75,7 @@ def _of_state_dict(path: Path, found: Checkpoint) -> Starter:
     if (more := len(found["tensors"]) - _SHOWN) > 0:
         tensors.append(f"    and {more} more")
     model = _MODEL.format(file=path.name, tensors="\n".join(tensors).replace("\\", "\\\\").replace('"', "'"))
-    weights = f'entry = "model.py:Net"\nsrcs = ["model.py"]\nweights = {_quoted(path.name)}'
+    weights = f'entry = "model.py:Net"\nweights = {_quoted(path.name)}'
     build = _build(path.name, weights, [], "# The inputs of forward: fill in their names, sizes and types.\n")
     todo = ["model.py: the module whose state dict this is", "BUILD.toml: the inputs of net"]
     return Starter({"BUILD.toml": build, "model.py": model}, {path.name: path}, todo, ["modelbuild test //..."])

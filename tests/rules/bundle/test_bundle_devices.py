@@ -134,7 +134,6 @@ backends = ["portable"]
 [[torch_model]]
 name = "model"
 entry = "net.py:make"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 
 [[pte_program]]

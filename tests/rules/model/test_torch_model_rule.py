@@ -21,7 +21,7 @@ FILES = ("net.py", "util.py", "other.py", "w.safetensors", "w.pt", "table.json",
 LABELLED = '[[filegroup]]\nname = "weights"\nsrcs = ["w.pt"]\n'
 BASE = {
     "entry": '"net.py:Net"',
-    "srcs": '["net.py", "util.py"]',
+    "srcs": '["util.py"]',
     "inputs": '[{ name = "x", shape = ["n", 3], dtype = "float32", range = [0, 255] }]',
     "dynamic": "{ n = { min = 1, max = 8 } }",
 }
@@ -109,7 +109,7 @@ def test_what_it_provides(analyzer: Any) -> None:
     [
         ({"entry": '"net.py:Other"'}, "params"),
         ({"entry": '"util.py:Net"'}, "params"),
-        ({"srcs": '["net.py", "util.py", "other.py"]'}, "inputs"),
+        ({"srcs": '["util.py", "other.py"]'}, "inputs"),
         ({"seed": "1"}, "params"),
         ({"kwargs": "{ width = 3 }"}, "params"),
         ({"kwargs": '{ act = ["relu", 2, true] }'}, "params"),
@@ -176,7 +176,6 @@ PROGRAM = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 
 [[backend_stack]]

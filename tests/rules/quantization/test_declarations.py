@@ -23,7 +23,6 @@ MODEL = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }]
 [[dataset]]
 name = "data"
@@ -72,8 +71,8 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
         ),
         ('generator = "net.py"', "3:1: attribute 'generator': expected 'file.py:name', got 'net.py'"),
         (
-            'generator = "nett.py:f"\nsrcs = ["net.py"]',
-            "3:1: attribute 'generator': 'nett.py' is not among the srcs; did you mean 'net.py'?",
+            'generator = "nett.py:f"',
+            "3:1: no file 'nett.py' in //; did you mean 'net.py'?",
         ),
     ],
 )

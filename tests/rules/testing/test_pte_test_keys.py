@@ -355,7 +355,6 @@ SEQUENCE = """
 [[torch_model]]
 name = "module"
 entry = "net.py:Net"
-srcs = ["net.py"]
 [torch_model.methods.write]
 inputs = [{ name = "x", shape = ["n"], dtype = "float32" }, { name = "row", shape = [1], dtype = "int64" }]
 dynamic = { n = { min = 1, max = 8 } }
@@ -366,7 +365,6 @@ outputs = ["out"]
 [[torch_model]]
 name = "reader"
 entry = "net.py:Reader"
-srcs = ["net.py"]
 inputs = [{ name = "z", shape = [2], dtype = "float32" }]
 outputs = ["out"]
 [[pte_program]]

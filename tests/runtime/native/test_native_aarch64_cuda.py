@@ -42,7 +42,6 @@ MODEL = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 16], dtype = "float32" }]
 outputs = ["y"]
 [[backend_stack]]

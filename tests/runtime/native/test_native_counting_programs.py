@@ -50,7 +50,6 @@ MODEL = """
 [[torch_model]]
 name = "{0}_model"
 entry = "net.py:{1}"
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [6, 8], dtype = "float32", range = [-1, 1] }}]
 
 [[pte_program]]

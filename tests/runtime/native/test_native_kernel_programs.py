@@ -71,7 +71,6 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py", "operators.py", "eager.py"]
 inputs = [{ name = "image", shape = [1, 3, 32, 40], dtype = "float32" }]
 outputs = ["boxes", "scores", "classes"]
 

@@ -49,14 +49,12 @@ compute_capabilities = ["1.1"]
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "image", shape = ["n", 16], dtype = "float32", range = [-1, 1] }]
 dynamic = { n = { min = 1, max = 8 } }
 
 [[torch_model]]
 name = "body"
 entry = "net.py:Body"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = ["n", 16], dtype = "float32" }]
 dynamic = { n = { min = 1, max = 8 } }
 outputs = ["y"]

@@ -82,7 +82,6 @@ MODEL = """
 name = "{name}"
 entry = "net.py:Net"
 kwargs = {{ plus = {plus} }}
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [2, 16], dtype = "float32", range = [-1, 1] }}]
 outputs = ["y"]
 """

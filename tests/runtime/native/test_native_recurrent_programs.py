@@ -41,14 +41,12 @@ BUILD = """
 [[torch_model]]
 name = "tagger"
 entry = "net.py:Tagger"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1, "steps", 16], dtype = "float32" }]
 dynamic = { steps = { min = 1, max = 100 } }
 
 [[torch_model]]
 name = "cells"
 entry = "net.py:Cells"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1, 12, 4], dtype = "float32" }]
 
 [[backend_stack]]

@@ -41,7 +41,6 @@ BUILD = """
 name = "net_{classes}"
 matrix = { classes = [2, 3] }
 entry = "nets.py:Net"
-srcs = ["nets.py"]
 kwargs = { classes = "{classes}" }
 inputs = [{ name = "x", shape = [1, 64], dtype = "float32" }]
 outputs = ["y"]

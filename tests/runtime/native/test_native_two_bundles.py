@@ -33,7 +33,6 @@ backends = ["portable"]
 name = "{net}_model"
 matrix = { net = ["Complement", "Bessel"] }
 entry = "net.py:{net}"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [4], dtype = "float32" }]
 
 [[pte_program]]

@@ -24,7 +24,6 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [16, 64], dtype = "float32" }]
 
 [[device_target]]
