@@ -84,7 +84,7 @@ compute_capabilities = ["{}"]
 
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {"portable"}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, "portable"]
 
 [[quantization_recipe]]
 name = "int8"

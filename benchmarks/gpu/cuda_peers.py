@@ -55,7 +55,7 @@ inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, {"portable"}]
+backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, "portable"]
 
 [[pte_program]]
 name = "{name}"

@@ -46,7 +46,7 @@ inputs = [{inputs}]
 {dynamic}
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, {"portable"}]
+backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, "portable"]
 
 [[pte_program]]
 name = "{name}"

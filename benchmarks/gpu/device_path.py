@@ -51,7 +51,7 @@ def make() -> nn.Module:
 DEVICES = """
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {"portable"}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, "portable"]
 
 [[device_target]]
 name = "gpu"
@@ -78,7 +78,7 @@ stack = ":cuda"
 [[runtime_bundle]]
 name = "{name}"
 program = ":{name}_program"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 """
 
 

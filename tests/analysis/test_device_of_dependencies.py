@@ -39,7 +39,7 @@ stack = ":stack"
 name = "program_test"
 program = ":program"
 model = ":net"
-inputs = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
+cases = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
 {test}
 """
 

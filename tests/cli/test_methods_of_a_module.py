@@ -92,7 +92,7 @@ matrix = { method = ["classify", "embed"] }
 program = ":int8_program"
 method = "{method}"
 model = ":quantized"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
+cases = [{ name = "noise", generator = { seed = 1 } }]
 tolerance = { abs = 0.05 }
 """
 
@@ -106,7 +106,7 @@ matrix = { method = ["classify", "embed"] }
 program = ":both"
 method = "{method}"
 model = ":net"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
+cases = [{ name = "noise", generator = { seed = 1 } }]
 """
 
 

@@ -63,7 +63,7 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
 """
 
 

@@ -75,14 +75,14 @@ stack = ":xnnpack"
 name = "right_test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 
 [[pte_test]]
 name = "wrong_test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
-max_bytes = 100
+cases = [{ name = "drawn", generator = { seed = 1 } }]
+limits = { bytes = 100 }
 """
 
 
@@ -101,9 +101,9 @@ def test_a_ci_run_of_a_real_program(workspace: Any, tmp_path: Path) -> None:
     between = " ".join(row[3] for row in rows[rows.index(parts[0]) : rows.index(parts[1])])
     assert "aten::cumsum.out xnnpack: " in between
     assert {row[2] for row in rows if row is parts[0]} == {"inputs"}
-    assert "max_bytes" in page.one("section", id="failures").text
+    assert "limits.bytes" in page.one("section", id="failures").text
     assert "//m:right_test" in page.one("section", id="tests").text
-    workspace.edit("m/BUILD.toml", "max_bytes = 100\n", "")
+    workspace.edit("m/BUILD.toml", "limits = { bytes = 100 }\n", "")
     workspace.edit("m/net.py", "cumsum(dim=1)", "cumsum(dim=1) * 3")
     ended = workspace.run("ci", "--report", "r.html", "--base-measures", "base.json")
     assert ended.code == 0, ended.err

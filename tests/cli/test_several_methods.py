@@ -62,17 +62,16 @@ name = "right_test"
 program = ":heads"
 method = "three"
 model = ":net_3"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
-max_delegates = 2
-min_delegated_fraction = 0.5
+cases = [{ name = "noise", generator = { seed = 1 } }]
+limits = { partitions = 2, delegated = 0.5 }
 
 [[pte_test]]
 name = "wrong_test"
 program = ":heads"
 method = "three"
 model = ":other"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
-max_delegates = 1
+cases = [{ name = "noise", generator = { seed = 1 } }]
+limits = { partitions = 1 }
 """
 
 

@@ -119,7 +119,7 @@ device = ":device"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{{ {backend} }}, {"portable"}]
+backends = [{{ {backend} }}, "portable"]
 
 [[device_target]]
 name = "device"

@@ -49,7 +49,7 @@ stack = ":stack"
 name = "program_test"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """,
     "net.py": "import torch\nclass Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(8, 4)\n",
 }

@@ -145,17 +145,17 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "methods": {"model": {"encode": ":other_model"}, "stack": ":other_stack"},
     },
     "runtime_bundle": {
-        "bundle": {"program": ":xnnpack", "runtime": "runtime.tar"},
-        "cuda_bundle": {"program": ":cuda", "runtime": "runtime.tar"},
-        "own_bundle": {"program": ":own", "runtime": "runtime.tar"},
-        "several_bundle": {"program": {"one": ":methods"}, "runtime": "runtime.tar"},
+        "bundle": {"program": ":xnnpack", "runtime": {"archive": "runtime.tar"}},
+        "cuda_bundle": {"program": ":cuda", "runtime": {"archive": "runtime.tar"}},
+        "own_bundle": {"program": ":own", "runtime": {"archive": "runtime.tar"}},
+        "several_bundle": {"program": {"one": ":methods"}, "runtime": {"archive": "runtime.tar"}},
     },
 }
 
 Edit = tuple[tuple[str | int, ...], Any]
 
 LIBRARY = {"file": "runtime.tar", "version": "1.0", "license": "a"}
-WITH_LIBRARY: tuple[Edit, ...] = ((("runtime_bundle", "bundle", "libraries"), [LIBRARY]),)
+WITH_LIBRARY: tuple[Edit, ...] = ((("runtime_bundle", "bundle", "runtime", "libraries"), [LIBRARY]),)
 
 
 class Row(NamedTuple):
@@ -530,13 +530,18 @@ ROWS: Mapping[str, Row | None] = {
     "runtime_bundle.program{}": Row(
         ("runtime_bundle", "several_bundle", "program"), {"two": ":methods"}, {"several_bundle#bundle"}
     ),
-    "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
+    "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), {"archive": "other.tar"}, {"bundle#bundle"}),
+    "runtime_bundle.runtime.archive": Row(
+        ("runtime_bundle", "bundle", "runtime", "archive"), "other.tar", {"bundle#bundle"}
+    ),
     "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),
     "runtime_bundle.tar": Row(("runtime_bundle", "bundle", "tar"), True, {"bundle#bundle"}),
-    "runtime_bundle.libraries": Row(("runtime_bundle", "bundle", "libraries"), [LIBRARY], {"bundle#bundle"}),
+    "runtime_bundle.runtime.libraries": Row(
+        ("runtime_bundle", "bundle", "runtime", "libraries"), [LIBRARY], {"bundle#bundle"}
+    ),
     **{
-        f"runtime_bundle.libraries[].{name}": Row(
-            ("runtime_bundle", "bundle", "libraries", 0, name), value, {"bundle#bundle"}, WITH_LIBRARY
+        f"runtime_bundle.runtime.libraries[].{name}": Row(
+            ("runtime_bundle", "bundle", "runtime", "libraries", 0, name), value, {"bundle#bundle"}, WITH_LIBRARY
         )
         for name, value in {"file": "other.tar", "version": "2.0", "license": "b", "license_file": "data.txt"}.items()
     },

@@ -146,13 +146,13 @@ name = "{fault}_test"
 matrix = { fault = ["constant", "operator", "bytes"] }
 program = ":{fault}"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
+cases = [{ name = "drawn", generator = { seed = 3 } }]
 [[pte_test]]
 name = "large_test"
 program = ":good"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
-max_bytes = 10
+cases = [{ name = "drawn", generator = { seed = 3 } }]
+limits = { bytes = 10 }
 """,
 }
 

@@ -169,13 +169,13 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 {test}
 
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "net.py"
+runtime = { archive = "net.py" }
 device = ":board"
 
 [[device_target]]

@@ -144,7 +144,7 @@ stack = ["xnnpack", "portable"]
 name = "net_test"
 program = ":net_program"
 model = ":net"
-inputs = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
+cases = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
 """
 
 _MODEL = '''\

@@ -38,7 +38,7 @@ BUILD = """
 [[runtime_bundle]]
 name = "bundle"
 program = "//nets/net"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 {bundle}
 
 [[device_target]]
@@ -238,7 +238,11 @@ def test_without_an_archive_a_bundle_needs_the_package_for_its_architecture(
 ) -> None:
     here = platform.machine()
     names = {"here": here, "other": next(each for each in ("x86_64", "aarch64") if each != here)}
-    action = analyzed(tmp_path, prebuilt(program.format(**names)), build=BUILD.replace('runtime = "runtime.tar"\n', ""))
+    action = analyzed(
+        tmp_path,
+        prebuilt(program.format(**names)),
+        build=BUILD.replace('runtime = {{ archive = "runtime.tar" }}\n', ""),
+    )
     assert distribution.format(**names).replace("_", "-") in action.tools
     assert action.params["installed"] == module.format(**names)
     assert "runtime" not in {each.name for each in action.inputs}

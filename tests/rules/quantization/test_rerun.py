@@ -56,14 +56,13 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
 tolerance = { abs = 0.05 }
-dataset = ":data"
-accuracy = [
+accuracy = { dataset = ":data", metrics = [
     { output = "output", top = 1, min = 0.5 },
     { output = "output", measure = "cosine", min = 0.99 },
     { output = "output", measure = "max_error", max = 0.05 },
-]
+] }
 """
 EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
 MODULES, CALIBRATE, CONVERT = (f"//:int8#{step}" for step in ("modules", "calibrate", "convert"))

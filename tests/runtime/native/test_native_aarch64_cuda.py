@@ -61,7 +61,7 @@ device = ":{name}"
 [[runtime_bundle]]
 name = "{name}_bundle"
 program = ":{name}_program"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 """
 # Of the driver's functions that a library calls. Kernels compute nothing.
 DRIVER = "int {name}(void) {{ return 0; }}\n"

@@ -61,8 +61,8 @@ stack = ":stack"
 name = "{0}_test"
 program = ":{0}"
 model = ":{0}_model"
-runtime = "runtime.tar"
-inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
+runtime = {{ archive = "runtime.tar" }}
+cases = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
 """
 STACK = """
 [[backend_stack]]

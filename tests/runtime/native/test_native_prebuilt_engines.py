@@ -88,17 +88,17 @@ engines = { body = ":engine" }
 name = "whole_test"
 program = ":whole"
 model = ":body"
-runtime = "fakes.tar"
+runtime = { archive = "fakes.tar" }
 gpus = 1
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
 
 [[pte_test]]
 name = "part_test"
 program = ":part"
 model = ":net"
-runtime = "fakes.tar"
+runtime = { archive = "fakes.tar" }
 gpus = 1
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
 """
 
 

@@ -63,9 +63,9 @@ stack = ":stack"
 name = "test"
 program = ":tagger_program"
 model = ":tagger"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 tolerance = { abs = 1e-5, rel = 1e-5 }
-inputs = [
+cases = [
     { name = "longest", generator = { seed = 1, sizes = { steps = 100 } } },
     { name = "shortest", generator = { seed = 2, sizes = { steps = 1 } } },
 ]

@@ -59,7 +59,7 @@ external_weights = true
 [[runtime_bundle]]
 name = "bundle"
 program = { two = ":program_2", three = ":program_3" }
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 
 [[device_target]]
 name = "pc"

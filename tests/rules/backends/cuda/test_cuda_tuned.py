@@ -34,7 +34,7 @@ compute_capabilities = ["9.0"]
 PROGRAM = """
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1{more} }}, {"portable"}]
+backends = [{{ type = "cuda", min_block_size = 1{more} }}, "portable"]
 
 [[pte_program]]
 name = "{name}"
