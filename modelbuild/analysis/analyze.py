@@ -206,7 +206,9 @@ class Analyzer:
         configurable = has_device or bool(selecting)
         pending = _Pending(node, selected, rule, attrs, device, toolchain, found, configurable, iter(()))
         # The workspace's default is not passed down: it would override a dependency's own device.
-        pending.dependencies = iter(list(self._dependencies(pending, asked)))
+        # A dependency whose own device the target takes needs no other configuration.
+        taken = rule.device_from if not node.device and target.attributes.get(DEVICE) is None else ()
+        pending.dependencies = iter(list(self._dependencies(pending, asked, taken)))
         return pending
 
     def _own_toolchain(self, target: Target, device: Label | None) -> str:
@@ -241,20 +243,35 @@ class Analyzer:
         return wanted
 
     def _own_device(self, target: Target) -> Label | None:
-        """Return the attribute `device`, read before selects are resolved because selects depend on it."""
-        text = target.attributes.get(DEVICE)
-        if not isinstance(text, str):
-            return None
-        return parse_label(text, target.label.package, partial(target.location, (DEVICE,)))
+        """Return the attribute `device`, or else that of a target from which the rule takes it. They are read before
+        selects are resolved, because selects depend on the device."""
+        waiting, seen = [target], {target.label}
+        while waiting:
+            each = waiting.pop()
+            text = each.attributes.get(DEVICE)
+            if isinstance(text, str):
+                return parse_label(text, each.label.package, partial(each.location, (DEVICE,)))
+            names = self.rules.by_name[each.rule].device_from if text is None else ()
+            labels = [pair for name in names for pair in _labels(name, each.attributes.get(name))]
+            for path, named in reversed(labels):
+                at = partial(each.location, path)
+                other = self.loader.target(parse_label(named, each.label.package, at), at)
+                if other.label not in seen and DEVICE in self.rules.by_name[other.rule].attrs.model_fields:
+                    seen.add(other.label)
+                    waiting.append(other)
+        return None
 
-    def _dependencies(self, pending: _Pending, device: Label | None) -> Iterator[tuple[Node, Path]]:
+    def _dependencies(
+        self, pending: _Pending, device: Label | None, taken: tuple[str, ...]
+    ) -> Iterator[tuple[Node, Path]]:
         package = pending.node.label.package
         for (_, reference), path in pending.references.items():
             if isinstance(reference, (Entry, Glob)) or (isinstance(reference, Source) and not reference.is_label):
                 continue
             at = partial(pending.selected.location, path)
             label = parse_label(reference, package, at)
-            node = Node(label, device, self._passed_toolchain(pending.toolchain, self.loader.target(label, at), device))
+            asked = None if path[0] in taken else device
+            node = Node(label, asked, self._passed_toolchain(pending.toolchain, self.loader.target(label, at), asked))
             if path == (DEVICE,):
                 # A device is not built for a device; and a requested device overrides this one.
                 node = Node(pending.device or label, None)

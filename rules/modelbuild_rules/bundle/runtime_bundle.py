@@ -48,7 +48,7 @@ class RuntimeBundleAttrs(Attrs):
     """The C++ runtime. The manifest states libraries that the device must have."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """The device: a `device_target`; by default the programs'. `--device` overrides it."""
+    """The device: a `device_target`; by default that of the first program that names one. `--device` overrides it."""
 
     tar: bool = False
     """Pack the folder into one file, `NAME.tar.gz`."""
@@ -61,7 +61,7 @@ program = ":net_program"
 """
 
 
-@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE, toolchain_from=("program",))
+@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE, toolchain_from=("program",), device_from=("program",))
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     programs = _programs(ctx)
     device = _device(ctx, programs)
