@@ -143,10 +143,10 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
     from modelbuild.actions import Action, ActionResult
     from modelbuild.analysis.analyze import Analyzer
     from modelbuild.analysis.rules import load_rules
-    from modelbuild.build.source_files import Sources
     from modelbuild.execution.keys import Keys, key_of
     from modelbuild.labels import Label
     from modelbuild.loading.loader import Loader
+    from modelbuild.session.source_files import Sources
     from modelbuild.store.local import open_store
     from modelbuild.workspace.workspace import load_workspace
 

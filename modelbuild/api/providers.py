@@ -64,22 +64,11 @@ class Files(Provider):
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Provider):
-    """The files that `modelbuild check` builds, and `modelbuild build` does not: the actions that make them find out in
-    seconds why a target can't be built. A failed one explains every reason."""
+class OutputGroups(Provider):
+    """Further files, by the name of their group: `modelbuild build --output-groups=NAME` builds them instead of the
+    target's files, and lays them out in a folder of their own."""
 
-    files: tuple[Artifact, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sensitivity(Provider):
-    """The report that `modelbuild quantize-report` builds and prints, and `modelbuild build` does not: the error of a
-    quantized model by layer, as JSON described in docs/reference/cli.md. A model has one for each of its methods."""
-
-    made_by: ClassVar[tuple[str, ...]] = ("quantized_model",)
-
-    report: DerivedArtifact
-    method: str = "forward"
+    groups: Mapping[str, tuple[Artifact, ...]]
 
 
 @dataclass(frozen=True, slots=True)

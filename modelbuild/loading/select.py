@@ -12,7 +12,7 @@ from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.loading.references import parse_label
 from modelbuild.workspace.toml_document import show
-from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_tokens import KeyPath
 
 SELECT = "select"
 DEFAULT = "default"

@@ -171,8 +171,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     ended = module.run("quantize-report", "//:quantized", "--method=embed")
     assert ended.out.startswith("//:quantized, method embed: error "), ended.out
     for arguments, problem in {
-        (): "//:quantized has several methods; expected --method with one of: classify, embed",
-        ("--method=embod",): "no method 'embod'; methods: classify, embed; did you mean 'embed'?",
+        (): "no output group 'sensitivity' in //:quantized; groups: classify.sensitivity, default, embed.sensitivity",
+        ("--method=embod",): "no output group 'embod.sensitivity' in //:quantized; did you mean 'embed.sensitivity'?",
     }.items():
         ended = module.run("quantize-report", "//:quantized", *arguments)
         assert (ended.code, ended.err.splitlines()[-1]) == (2, f"error: {problem}")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from modelbuild.build.request import Flags, make_request
 from modelbuild.errors import EnvironmentProblem, LoadingError, UsageError
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.token import Token
+from modelbuild.session.request import Flags, make_request
 from modelbuild.workspace.remote_address import Address, parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings, Security
 from modelbuild.workspace.workspace import Workspace, load_workspace

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from modelbuild import events
-from modelbuild.build.target_reads import TargetReads, read_reads, write_reads
+from modelbuild.build_record.target_reads import TargetReads, read_reads, write_reads
 from modelbuild.events import (
     ActionFinished,
     BuildAborted,

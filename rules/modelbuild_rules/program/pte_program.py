@@ -13,13 +13,13 @@ from pydantic import Field
 from modelbuild.api import (
     Artifact,
     Attrs,
-    Check,
     Context,
     Dep,
     DerivedArtifact,
     Files,
     LabelOf,
     Output,
+    OutputGroups,
     Provider,
     Resources,
     rule,
@@ -30,10 +30,11 @@ from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, giv
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase
+from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
 from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.backend_stack import Backends, stack_at, stack_name
+from modelbuild_rules.program.check_command import GROUP
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
     PRELOAD,
@@ -178,7 +179,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     files += [program.verified] if program.verified else []
     files += [file for each in kernels for file in (each.library, each.description)]
     contents = program_contents(f"{ctx.label.name}.pte", program.delegation, program.verified)
-    return program, Files(tuple(files)), Check(checked), contents
+    return program, Files(tuple(files)), OutputGroups({GROUP: checked}), contents
 
 
 def _check_stack(
@@ -272,7 +273,7 @@ def _check(
         name=named("check", method),
         step="check",
         inputs={"program": model.program, "weights": model.weights, **eager},
-        outputs=[Output("checked", "checked.json")],
+        outputs=[Output("checked", qualified(method, "checked.json"))],
         params={"backends": [offered(entry, facts) for entry in stack], **_own_kernels(model)},
         tools=_partition_tools(model, stack, run=False),
         python=tuple(eager),
@@ -368,7 +369,7 @@ def _stacks(
             raise ctx.error(("stack", name), f"the program has no method '{name}'{nearest(name, names)}")
     found: dict[str, tuple[StackEntry, ...]] = {}
     for name in names:
-        own: Dep | Backends | None = by_method(given, name)
+        own = cast("Dep | Backends | None", by_method(given, name))
         if own is None and (not parts or ctx.attrs.engines):
             of = f" of '{name}'" if given else ""
             raise ctx.error("stack", f'no backends{of} are given; expected a list such as ["xnnpack", "portable"]')

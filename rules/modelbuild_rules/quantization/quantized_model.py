@@ -11,14 +11,15 @@ from modelbuild.api import (
     Attrs,
     Context,
     Dep,
+    DerivedArtifact,
     Extensible,
     Files,
     LabelOf,
     Origin,
     Output,
+    OutputGroups,
     Provider,
     Resources,
-    Sensitivity,
     rule,
 )
 from modelbuild.errors import did_you_mean
@@ -35,6 +36,7 @@ from modelbuild_rules.providers import (
     QuantizationRecipe,
 )
 from modelbuild_rules.quantization.quantization_recipe import recipe_name, recipe_of
+from modelbuild_rules.quantization.report_command import GROUP
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.quantization.sensitivity import SensitivityActions
 
@@ -87,9 +89,9 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
     contents = model_contents(ctx.label.name, license, quantized, tuple(used))
     files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
-    reports = tuple(each.sensitivity() for each in made.values())
+    reports = OutputGroups({qualified(name, GROUP): (each.sensitivity(),) for name, each in made.items()})
     made_methods = {name: ModelMethod(each, _eager(methods[name].eager, each)) for name, each in quantized.items()}
-    return Model(made_methods), files, contents, *reports
+    return Model(made_methods), files, contents, reports
 
 
 def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedMethod]) -> None:
@@ -243,7 +245,7 @@ class _Quantization:
             description=f"calibrate {self._of} on {label}",
         )["observed"]
 
-    def sensitivity(self) -> Sensitivity:
+    def sensitivity(self) -> DerivedArtifact:
         """Declare the report about the error of each layer."""
         data = self._data
         actions = SensitivityActions(
@@ -256,7 +258,7 @@ class _Quantization:
             model=self._of,
             method=self._method,
         )
-        return Sensitivity(actions.declare(self._ctx), self._method)
+        return actions.declare(self._ctx)
 
 
 def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:

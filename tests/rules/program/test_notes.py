@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.kernels.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
@@ -46,7 +46,7 @@ def test_loops_on_the_cpu_are_noted_in_programs_for_a_gpu() -> None:
     class Gpu(Partitioning):
         on_gpu = True
 
-    (lstm,) = [name for name in recurrent_operators.NAMES if "lstm" in name]
+    (lstm,) = [name for name in lowered_operators.LOOPS if "lstm" in name]
     facts = [Fact(f"loop_{number}", lstm, None, origin) for number, origin in enumerate(["lstm", "lstm", "lstm_1"])]
     facts += [Fact("taken", lstm, None, "lstm_2", tag=(0, "t")), Fact("add", "aten.add.Tensor", None, "add")]
     program = torch.export.export(nn.ReLU(), (torch.ones(1),))

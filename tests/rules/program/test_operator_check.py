@@ -13,20 +13,17 @@ from torch import nn
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
-from modelbuild_rules.program.steps.lowering.check import check_operators
+from modelbuild_rules.program.steps.lowering.operator_check import operator_problems
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
 
-XNNPACK = {
-    "kind": "xnnpack",
-    "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
-    "attributes": {
-        "precisions": ["dynamic_quant", "fp32", "static_quant"],
-        "per_op_mode": False,
-        "exclude_ops": [],
-        "force_non_static_weights_for_f32_linear": False,
-        "lossy": [],
-    },
+ATTRIBUTES = {
+    "precisions": ["dynamic_quant", "fp32", "static_quant"],
+    "per_op_mode": False,
+    "exclude_ops": [],
+    "force_non_static_weights_for_f32_linear": False,
+    "lossy": [],
 }
-PORTABLE = {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}
 
 
 class Bad(nn.Module):
@@ -49,6 +46,11 @@ def edge(module: nn.Module, *inputs: torch.Tensor) -> Any:
     return to_edge(exported(module, *inputs), compile_config=config).exported_program()
 
 
+def problems(program: Any, partitioning: Partitioning, rest: str | None) -> str:
+    stack = Stack((StackBackend(0, "xnnpack", ATTRIBUTES, partitioning),), rest)
+    return operator_problems(program, stack, lambda backend: backend.refused(program))
+
+
 BAD = (Bad(), torch.ones(2, 4))
 
 
@@ -66,7 +68,10 @@ def test_every_reason_at_once_before_a_partition_is_made(lower: Callable[..., An
     assert "does not support these types: self uint16" in last
     assert "has no portable kernel for aten.special_bessel_j0.default" in last
     assert "aten.special_airy_ai.default" in last
-    assert shown == ["reading the program", "lowering", "lowering again 2"]  # after looking for forms
+    assert shown == [
+        *("reading the program", "rewriting operators for the backends", "lowering"),
+        *("rewriting operators without kernels", "lowering again 2"),
+    ]
 
 
 def test_without_a_fallback_every_operator_that_no_backend_takes(lower: Callable[..., Any], tmp_path: Path) -> None:
@@ -84,14 +89,14 @@ def test_without_a_fallback_every_operator_that_no_backend_takes(lower: Callable
 
 def test_nodes_that_a_backend_takes_need_no_kernel() -> None:
     program = edge(nn.Linear(4, 4), torch.ones(2, 4))
-    check_operators(program, [XNNPACK], {0: PARTITIONING})
-    check_operators(program, [XNNPACK, PORTABLE], {0: PARTITIONING})
+    for rest in (None, "portable"):
+        assert problems(program, PARTITIONING, rest) == ""
 
 
 def test_the_check_changes_nothing_in_the_program() -> None:
     program = edge(*BAD)
     before = [(node.name, str(node.args), sorted(node.meta)) for node in program.graph.nodes]
-    refused = PARTITIONING.refused(program, XNNPACK["attributes"])
+    refused = PARTITIONING.refused(program, ATTRIBUTES)
     assert [(node.name, str(node.args), sorted(node.meta)) for node in program.graph.nodes] == before
     assert refused["aten_special_bessel_j0_default"] == "no such XNNPACK operator"
     assert not any("linear" in name or "addmm" in name for name in refused)
@@ -106,4 +111,4 @@ def test_a_backend_may_declare_what_it_takes_without_a_partitioner() -> None:
             raise AssertionError("asked although it declares its nodes")
 
     program = edge(*BAD)
-    check_operators(program, [XNNPACK, PORTABLE], {0: Everything()})
+    assert problems(program, Everything(), "portable") == ""

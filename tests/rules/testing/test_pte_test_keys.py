@@ -13,11 +13,11 @@ import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
-from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 from modelbuild.workspace.workspace import load_workspace

@@ -11,8 +11,8 @@ import modelbuild
 from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.api import Expander
-from modelbuild.build.source_files import Sources
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 

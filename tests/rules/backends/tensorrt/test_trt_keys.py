@@ -14,8 +14,8 @@ from torch import nn
 import modelbuild
 import modelbuild_rules
 from modelbuild.actions import Action, Output, StagedInput
-from modelbuild.build.source_files import Sources
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.session.source_files import Sources
 from modelbuild.store.local import open_store
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 

@@ -12,7 +12,7 @@ import torch
 from executorch.exir.pass_base import ExportPass
 from torch import Tensor, nn
 
-from modelbuild_rules.program.steps import partition
+from modelbuild_rules.program.steps.lowering import pipeline
 from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed, without_repetition
 
@@ -95,6 +95,6 @@ def test_programs_have_the_bytes_of_passes_that_compute_everything(
     program: Any, lower: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = lower(program, tmp_path / "quick").pte.read_bytes()
-    monkeypatch.setattr(partition, "computed_once", nullcontext)
-    monkeypatch.setattr(partition, "without_repetition", nullcontext)
+    monkeypatch.setattr(pipeline, "computed_once", nullcontext)
+    monkeypatch.setattr(pipeline, "without_repetition", nullcontext)
     assert lower(program, tmp_path / "slow").pte.read_bytes() == quick

@@ -12,6 +12,7 @@ from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.lowerable import refused
 from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions, compile_specs
 from modelbuild_rules.backends.cuda.steps.generate.support import NO_KERNEL
+from modelbuild_rules.program.steps.lowering.aten import operator_names
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
 from modelbuild_rules.program.steps.lowering.rewrites.sizes import own_sizes
@@ -32,10 +33,7 @@ class _CudaPartitioning(Partitioning):
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""
-        import torch
-
-        names = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
-        known = {name if name.count(".") == 2 else f"{name}.default" for name in names}
+        known = operator_names()
         for op in attributes["exclude_ops"]:
             if op not in known:
                 raise StepError(

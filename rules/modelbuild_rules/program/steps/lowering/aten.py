@@ -1,5 +1,5 @@
-"""Map operators of executorch's edge dialect to ATen operators: copies of views (`view_copy`) to views, and dim-order
-operators to those without dimension order."""
+"""Names of operators, and the ATen operators that operators of executorch's edge dialect stand for: views for copies of
+views (`view_copy`), and operators without dimension order for dim-order operators."""
 
 from __future__ import annotations
 
@@ -41,3 +41,9 @@ def aten_operator(target: Any) -> Any:
 def _is_view(operator: Any) -> bool:
     returned = operator._schema.returns
     return bool(returned) and any(r.alias_info is not None and not r.alias_info.is_write for r in returned)
+
+
+def operator_names() -> set[str]:
+    """Return all registered operators of torch, as `aten.add.Tensor`."""
+    names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
+    return {name if name.count(".") == 2 else f"{name}.default" for name in names}

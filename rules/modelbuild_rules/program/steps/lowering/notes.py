@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.kernels.steps import lowered_operators
 from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, trains
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.node_names import named
@@ -61,7 +61,7 @@ def _random(program: ExportedProgram) -> Iterator[str]:
 
 def _loops_on_cpu(facts: Sequence[Fact]) -> Iterator[str]:
     """Yield a note if a program for a GPU has recurrent nets."""
-    loops = [fact for fact in facts if fact.tag is None and fact.op in recurrent_operators.NAMES]
+    loops = [fact for fact in facts if fact.tag is None and fact.op in lowered_operators.LOOPS]
     if not loops:
         return
     nets = len({fact.origin for fact in loops})

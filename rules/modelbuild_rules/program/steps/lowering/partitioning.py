@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+from typing import Any
 
 
 class Partitioning:
@@ -93,16 +89,6 @@ class Partitioning:
     def refusal(self, partitioner: Any, node: Any) -> str:
         """Return why the partitioner did not take a node for which `refusals` has no reason."""
         return "not taken by the partitioner"
-
-
-def partitioning(entry: OfferedBackend) -> Partitioning | None:
-    """Load the partitioning of a stack's entry; None for a backend that takes all remaining nodes. The action names the
-    loaded modules, so its key covers them."""
-    return (
-        cast("Partitioning", importlib.import_module(entry["partitioning"]).PARTITIONING)
-        if entry["partitioning"]
-        else None
-    )
 
 
 def _graphs(program: Any) -> Iterator[Any]:

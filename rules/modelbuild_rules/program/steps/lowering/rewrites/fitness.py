@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -11,18 +12,16 @@ from torch.utils import _pytree as pytree
 
 from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.node_names import origin
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.portable import has_kernel, kernel_names, wrong_types
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import fails
 from modelbuild_rules.program.steps.lowering.rewrites.replacing import has_form, is_wrong
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
-
-if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
 
 
-class Unfit(Exception):
-    """Raised before a program is divided, if it has to be rewritten first.
+@dataclass(frozen=True)
+class Unfit:
+    """The nodes for which a program has to be rewritten; false if there are none.
 
     volumes    nodes of the exported program that convolve volumes
     complex    true if there are operators of complex numbers without a kernel
@@ -31,52 +30,46 @@ class Unfit(Exception):
     nested     true if there are such operators in branches of control flow
     """
 
-    def __init__(
-        self,
-        volumes: Iterable[str] = (),
-        complex: bool = False,
-        replaced: Iterable[str] = (),
-        operators: Iterable[Any] = (),
-        nested: bool = False,
-    ) -> None:
-        super().__init__()
-        self.volumes = frozenset(volumes)
-        self.complex = complex
-        self.replaced = frozenset(replaced)
-        self.operators = frozenset(operators)
-        self.nested = nested
+    volumes: frozenset[str] = frozenset()
+    complex: bool = False
+    replaced: frozenset[str] = frozenset()
+    operators: frozenset[Any] = frozenset()
+    nested: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.volumes or self.complex or self.operators)
 
 
-def check_fit(
-    program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning], tried: set[Any]
-) -> None:
-    """Raise Unfit if nodes of an edge program have to be rewritten. In branches of control flow, only operators with
-    forms are. `tried` gets the names of the nodes for which the program is rewritten: no node is tried twice."""
+def unfit_nodes(
+    program: Any, stack: Stack, refused: Callable[[StackBackend], Mapping[str, str]], tried: set[Any]
+) -> Unfit:
+    """Return the nodes of an edge program that have to be rewritten. In branches of control flow, only operators with
+    forms are. `refused` returns why a backend does not take nodes, by name. `tried` gets the names of the nodes for
+    which the program is rewritten: no node is tried twice."""
     kernels = kernel_names()
     named = dict(computing(program.graph_module))
     special = {name: node for name, node in named.items() if "." not in name and (is_volume(node) or _is_complex(node))}
     formed = {name: node for name, node in named.items() if name not in special and _is_formed(node, kernels)}
     doubtful = {**special, **formed}
-    for number, backend in backends.items():
+    for backend in stack.backends:
         if any("." not in name for name in doubtful):
-            refused = backend.refused(program, entries[number]["attributes"])
-            doubtful = {name: node for name, node in doubtful.items() if "." in name or node.name in refused}
+            reasons = refused(backend)
+            doubtful = {name: node for name, node in doubtful.items() if "." in name or node.name in reasons}
     unfit = [
         (name, node)
         for name, node in doubtful.items()
         if (name in formed or wrong_types(node) or not has_kernel(node, kernels) or fails(node))
         and _key(name, node) not in tried
     ]
-    if unfit:
-        tried.update(_key(name, node) for name, node in unfit)
-        replaced = [(name, node) for name, node in unfit if name in formed]
-        raise Unfit(
-            volumes=[origin(node) or node.name for name, node in unfit if name in special and is_volume(node)],
-            complex=any(name in special and not is_volume(node) for name, node in unfit),
-            replaced=[origin(node) or node.name for name, node in replaced if "." not in name],
-            operators=[node.target for _, node in replaced],
-            nested=any("." in name for name, _ in replaced),
-        )
+    tried.update(_key(name, node) for name, node in unfit)
+    replaced = [(name, node) for name, node in unfit if name in formed]
+    return Unfit(
+        volumes=frozenset(origin(node) or node.name for name, node in unfit if name in special and is_volume(node)),
+        complex=any(name in special and not is_volume(node) for name, node in unfit),
+        replaced=frozenset(origin(node) or node.name for name, node in replaced if "." not in name),
+        operators=frozenset(node.target for _, node in replaced),
+        nested=any("." in name for name, _ in replaced),
+    )
 
 
 def _is_formed(node: Node, kernels: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from modelbuild_rules.kernels.steps import sampling_operators
+from modelbuild_rules.kernels.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
 
 aten = torch.ops.aten
@@ -101,7 +101,7 @@ def _power(x: Tensor, exponent: Any) -> Any:
 
 
 def _sampled_image(x: Tensor, grid: Tensor, *how: Any) -> Any:
-    sampling_operators.register()
+    lowered_operators.register()
     precise = torch.promote_types(x.dtype, torch.float32)
     return torch.ops.modelbuild.grid_sampler_2d.default(x.to(precise), grid.to(precise), *how).to(x.dtype)
 
