@@ -11,8 +11,6 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from modelbuild.analysis.open import open_analyzer
-from modelbuild.api.providers import Runnable
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import ModelbuildError
@@ -65,6 +63,10 @@ class Input(_Workspace):
     """NAME=FILE for an input of the program that the command line names."""
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
+
+        # Every command imports this module; a build with nothing to do needs no rules.
+        from modelbuild.analysis.open import open_analyzer
+        from modelbuild.api.providers import Runnable
 
         # Without the value of its last option, click leaves the arguments of a command unnamed.
         target = ctx.params.get("target") or next(iter(ctx.args), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -10,22 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.cli.options import Command, gather, option
-from modelbuild.cli.page import page_of_build
-from modelbuild.errors import UsageError
-from modelbuild.history.measurements import Measures
-from modelbuild.report.files.build_events import BuildEvents
-from modelbuild.report.files.comparison import Comparison
-from modelbuild.report.files.github import GitHubAnnotations
-from modelbuild.report.files.junit import JUnit
-from modelbuild.report.files.markdown import Markdown
-from modelbuild.report.files.trace import Trace
-from modelbuild.report.several_reporters import SeveralReporters
-from modelbuild.session.history import output_bytes
 from modelbuild.workspace.flags import RECORDING_FLAGS
 
 if TYPE_CHECKING:
     from modelbuild.cli.group import Settings
     from modelbuild.events import Reporter
+    from modelbuild.report.files.comparison import Comparison
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -60,6 +49,7 @@ class Recording:
         written."""
         if not self.wanted:
             return reporter
+        from modelbuild.errors import UsageError
 
         try:
             return self._around(reporter, workspace, settings, base)
@@ -67,25 +57,43 @@ class Recording:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
 
     def _around(self, reporter: Reporter, workspace: Workspace, settings: Settings, base: Base | None) -> Reporter:
+        import sys
+
+        from modelbuild.report.several_reporters import SeveralReporters
 
         folder, reporters = settings.directory, [reporter]
         if self.build_event_json:
+            from modelbuild.report.files.build_events import BuildEvents
+
             reporters.append(BuildEvents(folder / self.build_event_json))
         if self.trace:
+            from modelbuild.report.files.trace import Trace
+
             reporters.append(Trace(folder / self.trace))
         if self.junit:
+            from modelbuild.report.files.junit import JUnit
+
             reporters.append(JUnit(folder / self.junit))
         if self.summary:
+            from modelbuild.report.files.markdown import Markdown
+
             reporters.append(Markdown(folder / self.summary, _comparison(workspace, base)))
         if self.github_annotations:
+            from modelbuild.report.files.github import GitHubAnnotations
+
             reporters.append(GitHubAnnotations(sys.stderr, _prefix(workspace.root)))
         if self.report:
+            from modelbuild.cli.page import page_of_build
+
             reporters.append(page_of_build(folder / self.report, workspace, settings, _comparison(workspace, base)))
         return SeveralReporters(reporters)
 
 
 def _comparison(workspace: Workspace, base: Base | None) -> Comparison:
     """Return a comparison with the base, or else with the last builds."""
+    from modelbuild.history.measurements import Measures
+    from modelbuild.report.files.comparison import Comparison
+    from modelbuild.session.history import output_bytes
 
     known = Measures(workspace.config.cache_dir, workspace.root)
     base = base or Base("before", known.last)
