@@ -21,11 +21,8 @@ from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local_executor import LocalExecutor
-from modelbuild.execution.scheduling.action_runner import Running
-from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.longest_paths import Estimates
-from modelbuild.execution.scheduling.resources import ResourcePool, machine
-from modelbuild.execution.scheduling.scheduler import CacheLookups, Scheduler
+from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
 from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.labels import Label
@@ -53,17 +50,11 @@ class Engine:
         """Return a scheduler for an analyzer's graph, with another executor if given. The actions `afresh` run although
         the cache contains their results."""
         request = self.request
-        pool = ResourcePool(machine(request.jobs))
         limit = partial(time_limit, analyzer.loader, request.action_timeout)
-        return Scheduler(
-            analyzer.graph,
-            self.store,
-            Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going, limit),
-            self.keys,
-            Values(self.sources.entry),
-            CacheLookups(request.remote.lookups_at_once, afresh),
-            self.estimates,
-        )
+        lookups = request.remote.lookups_at_once
+        policy = Policy(request.jobs, request.keep_going, lookups, afresh, limit, self.estimates)
+        inner = executor or self.executor
+        return Scheduler(analyzer.graph, self.store, self.keys, self.sources.entry, inner, self.reporter, policy)
 
 
 def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:

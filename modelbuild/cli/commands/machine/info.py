@@ -51,7 +51,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     from modelbuild import __version__
     from modelbuild.execution.gpus import visible
     from modelbuild.execution.isolation.guarantees import guarantees
-    from modelbuild.execution.scheduling.resources import machine
+    from modelbuild.execution.scheduling.slots import machine
     from modelbuild.workspace.flags import INSTALLED
     from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
