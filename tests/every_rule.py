@@ -53,12 +53,12 @@ _TENSORRT = {
     "workspace_size": "1GiB",
     "optimization_profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [8, 2]}}],
     "gpu": 0,
-    "target_device": "cuda:0",
-    "torch_executed_ops": ["aten.gelu.default"],
+    "data_dependent_ops": "fallback",
+    "exclude_ops": ["aten.gelu.default"],
 }
 _CUDA = {"type": "cuda", "candidates": 4, "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
 
-_LIBRARY = {"file": "libx.so.1", "version": "1.6.1.120", "licence": "A licence", "licence_file": "a.txt"}
+_LIBRARY = {"file": "libx.so.1", "version": "1.6.1.120", "license": "A licence", "license_file": "a.txt"}
 
 FILES = [{"name": "files", "files": {"x": "y.npy", "y": "y.npy"}}]
 PACKAGE: dict[str, Any] = {
@@ -133,7 +133,7 @@ PACKAGE: dict[str, Any] = {
             "kernels": [":kernels"],
             "requires": ["numpy"],
         },
-        {"name": "archived", "archive": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
+        {"name": "archived", "exported": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
         {
             "name": "with_methods",
             "entry": "net.py:Net",
@@ -231,22 +231,25 @@ PACKAGE: dict[str, Any] = {
             "min_glibc": "2.31",
             "runners": [":by_ssh", ":emulated"],
         },
-        {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.9"], "cuda_index": 1, "memory": 1024},
+        {"name": "gpu", "arch": "x86_64", "compute_capabilities": ["8.9"], "gpu": 1, "memory": 1024},
     ],
     "device_runner": [
         {
             "name": "by_ssh",
-            "kind": "ssh",
-            "host": "host.example",
-            "user": "u",
-            "port": 2222,
-            "jump": "gate.example",
-            "key": "~/.ssh/key",
-            "known_hosts": "a.txt",
+            "connection": {
+                "type": "ssh",
+                "host": "host.example",
+                "user": "u",
+                "port": 2222,
+                "jump": "gate.example",
+                "key": "~/.ssh/key",
+                "known_hosts": "a.txt",
+            },
             "folder": "device",
             "store_size": "1 GiB",
         },
-        {"name": "emulated", "kind": "qemu", "arch": "aarch64"},
+        {"name": "emulated", "connection": {"type": "qemu", "arch": "aarch64"}},
+        {"name": "here", "connection": {"type": "local"}},
     ],
     "pte_program": [
         {
@@ -281,7 +284,7 @@ PACKAGE: dict[str, Any] = {
             "license": "MIT",
             "source": "https://host.example/x",
             "version": "8.6.1",
-            "compute_capability": ["8.6", "8.9"],
+            "compute_capabilities": ["8.6", "8.9"],
             "arch": "x86_64",
             "inputs": [{"name": "x", "binding": "i", "shape": ["n", 2], "dtype": "float32", "range": [0, 1]}],
             "outputs": [{"name": "y", "binding": "o", "shape": ["n", 2], "dtype": "float32"}],

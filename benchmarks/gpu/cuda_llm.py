@@ -81,7 +81,7 @@ DECLARED = """
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["{}"]
+compute_capabilities = ["{}"]
 
 [[backend_stack]]
 name = "cuda"

@@ -65,7 +65,7 @@ stack = ":{name}_stack"
 device = ":gpu"
 device_io = true
 """
-DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability = ["{}"]\n'
+DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capabilities = ["{}"]\n'
 
 
 def split(case: str) -> tuple[str, str, int]:

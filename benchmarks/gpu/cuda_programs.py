@@ -55,7 +55,7 @@ model = ":{name}_model"
 stack = ":{name}_stack"
 device = ":gpu"
 """
-DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability = ["{}"]\n'
+DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capabilities = ["{}"]\n'
 
 
 # -- without a GPU --------------------------------------------------------------------------------------------------

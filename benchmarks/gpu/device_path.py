@@ -56,12 +56,12 @@ backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["{capability}"]
+compute_capabilities = ["{capability}"]
 
 [[device_target]]
 name = "gpu_ptx"
 arch = "x86_64"
-compute_capability = ["{oldest}"]
+compute_capabilities = ["{oldest}"]
 """
 PROGRAM = """
 [[torch_model]]

@@ -38,7 +38,7 @@ class Attrs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    # Old names of attributes, which are errors, with the new ones.
+    # Old names of attributes, which are errors, with the new ones; "limits.bytes" is one in a table.
     renamed: ClassVar[Mapping[str, str]] = {}
 
     @classmethod

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import PROFILE, TARGET
 from modelbuild.cli.targets.pattern_file import Targeted
+from modelbuild.session.request import Flags
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
 
 Command: TypeAlias = Callable[..., Any]
@@ -34,6 +35,8 @@ def option(flag: Flag) -> Decorator:
             shared["type"] = click.Choice(flag.choices)
         case "file":
             shared |= {"type": FILE, "metavar": "FILE"}
+        case "label":
+            shared |= {"type": TARGET, "metavar": flag.metavar, "multiple": flag.repeated}
         case "input":
             shared |= {"metavar": flag.metavar}
         case _:
@@ -64,6 +67,7 @@ _PROFILE = click.option(
     callback=_use_profile,
     expose_value=False,
     is_eager=True,
+    type=PROFILE,
     metavar="NAME",
     help="Use flags from [profile.NAME] of MODELBUILD.toml.",
 )

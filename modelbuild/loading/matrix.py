@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from modelbuild.errors import did_you_mean
 from modelbuild.workspace.toml_document import Document, show
-from modelbuild.workspace.toml_positions import KeyPath
 from modelbuild.workspace.toml_table import Table
+from modelbuild.workspace.toml_tokens import KeyPath
 
 Scalar: TypeAlias = str | int | float | bool
 

@@ -9,7 +9,7 @@ from typing import Any
 from modelbuild.errors import Location
 from modelbuild.labels import Label
 from modelbuild.workspace.toml_document import Document
-from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_tokens import KeyPath
 
 PACKAGE_FILE = "BUILD.toml"
 

@@ -13,8 +13,8 @@ from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
 from modelbuild.paths import MAX_NAME
 from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.toml_document import Document, show
-from modelbuild.workspace.toml_positions import KeyPath
 from modelbuild.workspace.toml_table import Table
+from modelbuild.workspace.toml_tokens import KeyPath
 
 PACKAGE_TABLE = "package"
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_tokens import KeyPath, Kind, Role, Token, read_tokens
 
-Kind: TypeAlias = Literal["header", "key", "value", "other"]
-
-# A header on a line of its own, as BUILD files have them. A line of an array, such as `["a"]`, is none.
-HEADER = re.compile(r"^[ \t]*(?:\[\[[ \t]*([\w.-]+)[ \t]*\]\]|\[[ \t]*([\w.-]+)[ \t]*\])[ \t]*(?:#.*)?$", re.MULTILINE)
-_OPEN_HEADER = re.compile(r"[ \t]*\[{1,2}[ \t]*([\w.-]*)\Z")
-_NAME = re.compile(r"[\w.-]+")
-_WORD = re.compile(r"[\w.+:/@-]+")
-_KEY = re.compile(r"[\w-]+")
-# At the start of a line in an array it means that the bracket before is not closed yet: its tables are in braces.
-_PAIR = re.compile(r"[ \t]*[\w-]+[ \t]*=(?!=)")
-_STRING = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"?|\'[^\'\n]*\'?', re.DOTALL)
+Place: TypeAlias = Literal["header", "key", "value", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +23,10 @@ class Cursor:
     text    the whole word or string there, without quotes; `before` is its part before the cursor
     start   the offset of the word or of the string's text, and `end` the one after it
     quoted  whether it is a string
-    keys    the keys that the innermost table has before the cursor
+    keys    of a key, the other keys of its table
     """
 
-    kind: Kind
+    kind: Place
     table: str = ""
     header: int = -1
     path: KeyPath = ()
@@ -47,126 +38,71 @@ class Cursor:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Frame:
-    """An array or table that is open at the cursor: its next index, or its current key and those before."""
-
-    brackets: Literal["[", "{"]
-    key: str = ""
-    index: int = 0
-    keys: tuple[str, ...] = ()
-
-    def step(self) -> str | int:
-        return self.index if self.brackets == "[" else self.key
-
-
 def cursor_at(text: str, offset: int) -> Cursor:
     """Return the place of an offset of a BUILD file."""
-    line = text.rfind("\n", 0, offset) + 1
-    opened = _OPEN_HEADER.match(text[line:offset])
-    if opened is not None and not _inside_array(text, line):
-        start = line + opened.start(1)
-        end = _end(_NAME, text, start)
-        return Cursor("header", header=line, text=text[start:end], before=opened[1], start=start, end=end)
-    header = None
-    for header in HEADER.finditer(text, 0, line):  # noqa: B007  the last one before the line
-        pass
-    if header is None:
+    tokens = read_tokens(text)
+    number = next(number for number, token in enumerate(tokens) if _reaches(token, offset))
+    token = tokens[number]
+    header = _header(tokens[: number + 1])
+    if token.role is Role.HEADER and header is not None and header.start < offset:
+        return _in_header(text, offset, tokens[tokens.index(header) :])
+    inside = token.start < offset
+    comment = token.kind is Kind.COMMENT and inside
+    if comment or header is None or header.start == offset or not token.path:
         return Cursor("other", start=offset, end=offset)
-    table = header[1] or header[2]
-    return _Scanner(text, offset, table, header.start()).scan(header.end())
+    start, end = (token.start, token.end) if inside else (offset, offset)
+    quoted = inside and token.kind is Kind.STRING
+    if quoted:
+        start, end = start + 1, end if _is_open(token) else end - 1
+    table, *path = token.path
+    if path and isinstance(path[0], int):  # an element of an array of tables
+        del path[0]
+    word = text[start:end]
+    kind: Place = "value"
+    keys: tuple[str, ...] = ()
+    if token.role is Role.KEY:
+        kind = "key"
+        path.append(word)
+        keys = tuple(each.value for each in tokens if _is_key(each, token.path) and each is not token)
+    before = text[start:offset]
+    return Cursor(kind, str(table), header.start, tuple(path), word, before, start, end, quoted, keys)
 
 
-def _inside_array(text: str, line: int) -> bool:
-    """Return whether a line begins inside an array: after an item or an opening bracket."""
-    before = text[:line].rstrip()
-    return before.endswith((",", "[", "{", "="))
+def _reaches(token: Token, offset: int) -> bool:
+    """Return whether an offset is before the end of a token, or at its end and still in it."""
+    if token.end == offset:
+        return token.kind in (Kind.WORD, Kind.COMMENT, Kind.END) or (token.kind is Kind.STRING and _is_open(token))
+    return token.end > offset
 
 
-def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
-    match = pattern.match(text, start)
-    return match.end() if match is not None else start
+def _is_open(token: Token) -> bool:
+    """Return whether a string is not closed yet."""
+    return len(token.text) < 2 or token.text[-1] != token.text[0]
 
 
-class _Scanner:
-    def __init__(self, text: str, offset: int, table: str, header: int) -> None:
-        self.text = text
-        self.offset = offset
-        self.table = table
-        self.header = header
-        self.frames = [_Frame("{")]
-        self.value = False  # a value is expected, not a key
+def _is_key(token: Token, table: KeyPath) -> bool:
+    return token.role is Role.KEY and token.path == table and token.kind in (Kind.WORD, Kind.STRING)
 
-    def scan(self, at: int) -> Cursor:
-        """Walk from the header's end to the cursor."""
-        while at < self.offset:
-            char = self.text[at]
-            frame = self.frames[-1]
-            if char == "#":
-                end = self.text.find("\n", at)
-                if end < 0 or end >= self.offset:
-                    return Cursor("other", self.table, self.header, start=self.offset, end=self.offset)
-                at = end
-            elif char in "\"'":
-                end = _end(_STRING, self.text, at)
-                if end > self.offset or (end == self.offset and self._is_open(at, end)):
-                    return self._string(at, end)
-                self._word(self.text[at + 1 : end - 1])
-                at = end
-            elif _WORD.match(char):
-                end = _end(_WORD if self.value else _KEY, self.text, at)
-                if end == at:
-                    at += 1
-                    continue
-                if end >= self.offset:
-                    return self._found(at, end, quoted=False)
-                self._word(self.text[at:end])
-                at = end
-            else:
-                self._punctuation(char, frame, at)
-                at += 1
-        return self._found(self.offset, self.offset, quoted=False)
 
-    def _is_open(self, start: int, end: int) -> bool:
-        """Return whether a string that ends at the cursor is not closed."""
-        return end - start < 2 or self.text[end - 1] != self.text[start]
+def _header(tokens: Sequence[Token]) -> Token | None:
+    """Return the opening brackets of the last header."""
+    return next((token for token in reversed(tokens) if opens_header(token)), None)
 
-    def _word(self, text: str) -> None:
-        if not self.value:
-            self.frames[-1].key = text
 
-    def _punctuation(self, char: str, frame: _Frame, at: int) -> None:
-        match char:
-            case "=":
-                self.value = True
-                frame.keys = (*frame.keys, frame.key)
-            case "[" | "{":
-                self.frames.append(_Frame("[" if char == "[" else "{"))
-                self.value = char == "["
-            case "]" | "}" if len(self.frames) > 1:
-                self.frames.pop()
-                self.value = True
-            case ",":
-                frame.index += 1
-                self.value = frame.brackets == "["
-                frame.key = ""
-            case "\n" if len(self.frames) == 1 or _PAIR.match(self.text, at + 1):
-                # Also where a bracket is not closed yet: the next line is a pair of the table.
-                if len(self.frames) == 1 or self.frames[-1].brackets == "[":
-                    del self.frames[1:]
-                    self.value = False
-                    self.frames[0].key = ""
+def opens_header(token: Token) -> bool:
+    return token.role is Role.HEADER and token.text in ("[", "[[")
 
-    def _string(self, start: int, end: int) -> Cursor:
-        closed = not self._is_open(start, end) if end <= self.offset else self.text[end - 1] == self.text[start]
-        return self._found(start + 1, end - 1 if closed and end - start > 1 else end, quoted=True)
 
-    def _found(self, start: int, end: int, quoted: bool) -> Cursor:
-        text = self.text[start:end]
-        path = tuple(frame.step() for frame in self.frames)
-        if not self.value:
-            path = (*path[:-1], text)
-        before = text[: self.offset - start]
-        kind: Kind = "value" if self.value else "key"
-        keys = self.frames[-1].keys
-        return Cursor(kind, self.table, self.header, path, text, before, start, end, quoted, keys)
+def header_tokens(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield the tokens of the header that some tokens begin with."""
+    return takewhile(lambda token: token.role is Role.HEADER and token.kind not in (Kind.NEWLINE, Kind.END), tokens)
+
+
+def _in_header(text: str, offset: int, tokens: Sequence[Token]) -> Cursor:
+    """Return the place of an offset of a header, given its tokens and all after them."""
+    words = [token for token in header_tokens(tokens) if token.text not in ("[", "[[", "]", "]]")]
+    start, end = (words[0].start, words[-1].end) if words else (offset, offset)
+    if not start <= offset <= end:
+        start = end = offset
+    begin = tokens[0].start
+    return Cursor("header", header=begin, text=text[start:end], before=text[start:offset], start=start, end=end)

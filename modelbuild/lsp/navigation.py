@@ -15,7 +15,7 @@ from modelbuild.loading.tree import join
 from modelbuild.lsp.cursor import Cursor
 from modelbuild.lsp.places import Span, name_span, span, span_at, span_of_string, span_of_target
 from modelbuild.lsp.snapshot import Snapshot
-from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_tokens import KeyPath
 
 _START = Span(0, 0, 0, 0)
 

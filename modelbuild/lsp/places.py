@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from bisect import bisect_right
 from dataclasses import dataclass
+from operator import attrgetter
 
 from modelbuild.errors import Location
 from modelbuild.loading.package import Target
-from modelbuild.lsp.cursor import HEADER
-from modelbuild.workspace.toml_positions import STRING, KeyPath
-
-# What an error's location points to: a header, a string, or a word.
-_HEADER = re.compile(r"\[\[?[^\]\n]*\]?\]?")
-_WORD = re.compile(r"[^\s,=\[\]{}#]+")
+from modelbuild.lsp.cursor import header_tokens, opens_header
+from modelbuild.workspace.toml_tokens import KeyPath, Kind, read_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +29,32 @@ def span(text: str, start: int, end: int) -> Span:
 
 def span_at(text: str, place: Location) -> Span:
     """Return the span of the key, value or header at a location; of its line's rest if there is none."""
-    lines = text.split("\n")
-    line = min(place.line, len(lines)) - 1
-    column = min(place.column - 1, len(lines[line]))
-    start = sum(len(each) + 1 for each in lines[:line]) + column
-    for pattern in (STRING, _HEADER if not lines[line][:column].strip() else _WORD, _WORD):
-        match = pattern.match(text, start)
-        if match is not None:
-            return span(text, start, match.end())
-    return Span(line, column, line, max(column + 1, len(lines[line])))
+    tokens = read_tokens(text)
+    start = _offset(text, place)
+    number = bisect_right(tokens, start, key=attrgetter("start")) - 1
+    token = tokens[max(number, 0)]
+    if token.start <= start < token.end and token.kind is not Kind.NEWLINE:
+        if opens_header(token):
+            *_, token = header_tokens(tokens[number:])
+        return span(text, start, token.end)
+    line, column = _position(text, start)
+    return Span(line, column, line, max(column + 1, len(text.split("\n")[line])))
 
 
 def span_of_string(text: str, place: Location, value: str) -> Span:
     """Return the span of a string's text: the first one of this value from a location on."""
-    lines = text.split("\n")
-    start = sum(len(each) + 1 for each in lines[: place.line - 1]) + place.column - 1
-    for quote in "\"'":
-        found = text.find(f"{quote}{value}{quote}", start)
-        if found >= 0:
-            return span(text, found + 1, found + 1 + len(value))
+    start = _offset(text, place)
+    for token in read_tokens(text):
+        if token.start >= start and token.kind is Kind.STRING and token.value == value:
+            return span(text, token.start + 1, token.end - 1)
     return span_at(text, place)
 
 
 def span_of_target(target: Target) -> Span:
     """Return the span of a target's table: from its header to the next one."""
     text = target.document.text
-    begin = target.location()
-    start = sum(len(line) + 1 for line in text.split("\n")[: begin.line - 1]) + begin.column - 1
-    following = HEADER.search(text, text.find("\n", start) + 1 or len(text))
-    end = following.start() if following is not None else len(text)
+    start = _offset(text, target.location())
+    end = next((token.start for token in read_tokens(text) if token.start > start and opens_header(token)), len(text))
     return span(text, start, start + len(text[start:end].rstrip()))
 
 
@@ -73,3 +67,10 @@ def name_span(target: Target, path: KeyPath = ("name",)) -> Span:
 def _position(text: str, offset: int) -> tuple[int, int]:
     line = text.count("\n", 0, offset)
     return line, offset - (text.rfind("\n", 0, offset) + 1)
+
+
+def _offset(text: str, place: Location) -> int:
+    """Return the offset of a location; of the end of its line, or of the last line, if the text is shorter."""
+    lines = text.split("\n")
+    line = min(place.line, len(lines)) - 1
+    return sum(len(each) + 1 for each in lines[:line]) + min(place.column - 1, len(lines[line]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from modelbuild.analysis.json_schema import OF_EVERY_TARGET, attribute_schemas
 from modelbuild.api.rule import Rule
-from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_tokens import KeyPath
 
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _SELECT = "select"

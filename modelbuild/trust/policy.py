@@ -10,8 +10,8 @@ from typing import Any
 from modelbuild.errors import UsageError
 from modelbuild.trust.licenses import is_known
 from modelbuild.workspace.toml_document import Document, read_document
-from modelbuild.workspace.toml_positions import KeyPath
 from modelbuild.workspace.toml_table import Table
+from modelbuild.workspace.toml_tokens import KeyPath
 
 
 @dataclass(frozen=True, slots=True)

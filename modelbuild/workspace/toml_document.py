@@ -12,7 +12,7 @@ import tomli
 
 from modelbuild.errors import LoadingError, Location
 from modelbuild.lines import shown
-from modelbuild.workspace.toml_positions import KeyPath, positions
+from modelbuild.workspace.toml_tokens import KeyPath, positions
 
 # Computes the location of a reference. A function, because locations are only needed for errors.
 Where: TypeAlias = Callable[[], Location]

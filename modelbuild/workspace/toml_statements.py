@@ -1,7 +1,6 @@
 """The statements of a TOML document as they are written: headers, pairs, comments and blank lines.
 
-tomlkit does not serve here: it moves arrays of tables that other tables interrupt, as those of BUILD files are. Checks
-nothing, because tomli has accepted the text.
+Checks nothing, because tomli has accepted the text.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from modelbuild.workspace.toml_positions import BARE_VALUE, KEY, SPACE, STRING
+from modelbuild.workspace.toml_tokens import Kind, Role, Token, read_tokens
 
 # Lines before a statement or an item: comments, and '' for one blank line or more.
 Lines: TypeAlias = list[str]
@@ -56,10 +55,10 @@ def read_statements(text: str) -> tuple[list[Section], Lines]:
     sections = [Section([])]
     while True:
         before = reader.lines()
-        if reader.at >= len(text):
+        if reader.next.kind is Kind.END:
             return sections, before
-        if reader.sees("["):
-            header = reader.header()
+        if reader.next.role is Role.HEADER:
+            header = reader.written(Role.HEADER)
             sections.append(Section(before, header, reader.rest_of_line()))
         else:
             key = reader.key()
@@ -68,90 +67,61 @@ def read_statements(text: str) -> tuple[list[Section], Lines]:
 
 
 class _Reader:
+    """Reads the tokens of a text; `next` is the first one that is not read."""
+
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
+        self.tokens = iter(read_tokens(text))
+        self.next = next(self.tokens)
 
-    def sees(self, start: str) -> bool:
-        return self.text.startswith(start, self.at)
+    def take(self) -> Token:
+        token, self.next = self.next, next(self.tokens, self.next)
+        return token
 
-    def space(self) -> None:
-        match = SPACE.match(self.text, self.at)
-        self.at = match.end() if match else self.at
+    def skip(self, word: str) -> bool:
+        if self.next.text != word:
+            return False
+        self.take()
+        return True
 
     def lines(self) -> Lines:
-        """Skip comments and blank lines from the start of a line to the next statement or item."""
+        """Skip comments and blank lines from the start of a line to the next statement."""
         found: Lines = []
         while True:
-            self.space()
-            if self.sees("#"):
-                found.append(self.comment())
-            elif self.sees("\n"):
-                if not found or found[-1]:
-                    found.append("")
+            if self.next.kind is Kind.COMMENT:
+                found.append(self.rest_of_line())
+            elif self.next.kind is Kind.NEWLINE:
+                _add_blank(found)
+                self.take()
             else:
                 return found
-            if self.at >= len(self.text):
-                return found
-            self.at += 1  # the end of the line
-
-    def comment(self) -> str:
-        end = self.text.find("\n", self.at)
-        start, self.at = self.at, len(self.text) if end < 0 else end
-        return self.text[start : self.at].rstrip()
 
     def rest_of_line(self) -> str:
         """Skip the rest of a line with its end; return the comment in it."""
-        self.space()
-        found = self.comment() if self.sees("#") else ""
-        self.at += 1
+        found = self.take().text.rstrip() if self.next.kind is Kind.COMMENT else ""
+        self.skip("\n")
         return found
+
+    def written(self, role: Role) -> str:
+        """Skip a header, or a dotted key with the equals sign after it; return it without spaces."""
+        words = []
+        while self.next.role is role and self.next.kind is not Kind.NEWLINE:
+            words.append(self.take().text)
+        return "".join(words)
 
     def key(self) -> str:
-        """Skip a dotted key and the equals sign after it; return it without spaces."""
-        found = self.keys()
-        self.at += 1
-        return found
-
-    def keys(self) -> str:
-        parts = []
-        while True:
-            self.space()
-            match = KEY.match(self.text, self.at)
-            assert match is not None
-            parts.append(match[0])
-            self.at = match.end()
-            self.space()
-            if not self.sees("."):
-                return ".".join(parts)
-            self.at += 1
-
-    def header(self) -> str:
-        brackets = 2 if self.sees("[[") else 1
-        self.at += brackets
-        found = self.keys()
-        self.at += brackets
-        return "[" * brackets + found + "]" * brackets
+        return self.written(Role.KEY).removesuffix("=")
 
     def value(self) -> Value:
-        self.space()
-        if self.sees("[") or self.sees("{"):
-            return self.items(table=self.sees("{"))
-        match = (STRING if self.text[self.at] in "\"'" else BARE_VALUE).match(self.text, self.at)
-        assert match is not None
-        self.at = match.end()
-        return match[0].strip()
+        return self.items() if self.next.text in ("[", "{") else self.take().text
 
-    def items(self, table: bool) -> Items:
-        found = Items("{}" if table else "[]")
-        self.at += 1
+    def items(self) -> Items:
+        found = Items("[]" if self.take().text == "[" else "{}")
         while True:
             before = self._between(found)
-            if self.sees(found.brackets[1]):
-                self.at += 1
+            if self.skip(found.brackets[1]):
                 found.end = before
                 return found
-            key = self.key() if table else ""
+            key = "" if found.brackets == "[]" else self.key()
             found.items.append(Entry(before, key, self.value()))
 
     def _between(self, found: Items) -> Lines:
@@ -159,25 +129,24 @@ class _Reader:
         or after the comma, becomes its comment; others are returned."""
         lines: Lines = []
         same_line = bool(found.items)
+        blank = False  # nothing but a comma is on the line so far
         while True:
-            self.space()
-            if self.sees(","):
-                self.at += 1
-            elif self.sees("\n"):
-                self.at += 1
+            if self.skip("\n"):
                 found.lines = True
-                if not same_line and (not lines or lines[-1]) and self._blank():
-                    lines.append("")
-                same_line = False
-            elif self.sees("#"):
-                comment = self.comment()
+                if not same_line and blank:
+                    _add_blank(lines)
+                same_line, blank = False, True
+            elif self.next.kind is Kind.COMMENT:
+                comment = self.take().text.rstrip()
+                blank = False
                 if same_line and not found.items[-1].comment:
                     found.items[-1].comment = comment
                 else:
                     lines.append(comment)
-            else:
+            elif not self.skip(","):
                 return lines
 
-    def _blank(self) -> bool:
-        """Return whether the line that just ended was blank."""
-        return not self.text[self.text.rfind("\n", 0, self.at - 1) + 1 : self.at].strip(" \t\n,")
+
+def _add_blank(lines: Lines) -> None:
+    if not lines or lines[-1]:
+        lines.append("")

@@ -9,7 +9,7 @@ from modelbuild import durations
 from modelbuild.errors import LoadingError, did_you_mean
 from modelbuild.lines import is_line
 from modelbuild.workspace.toml_document import Document, show
-from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_tokens import KeyPath
 
 
 class Table:

@@ -14,13 +14,13 @@ from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
-from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import source
 from modelbuild.events import Event
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.session.source_files import Sources
 from modelbuild.step import Step
 from modelbuild.store.digests import value_digest
 from modelbuild.store.local import LocalStore, open_store

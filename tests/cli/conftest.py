@@ -82,7 +82,7 @@ arch = "aarch64"
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 """
 
 

@@ -128,15 +128,15 @@ MODELS = {
     ),
     "neither an entry nor an archive": (
         MODEL.replace('entry = "m.py:M"\n', ""),
-        "1:1: expected either 'entry' with 'srcs', or 'archive'",
+        "1:1: expected either 'entry' with 'srcs', or 'exported'",
     ),
     "an entry and an archive": (
-        MODEL + 'archive = "w.npz"\n',
-        "3:1: expected either 'entry' with 'srcs', or 'archive'",
+        MODEL + 'exported = "w.npz"\n',
+        "3:1: expected either 'entry' with 'srcs', or 'exported'",
     ),
     "arguments of an archive": (
-        MODEL.replace('entry = "m.py:M"', 'archive = "w.npz"\nkwargs = { a = 1 }'),
-        "4:1: 'kwargs' are arguments of an entry; expected none with 'archive'",
+        MODEL.replace('entry = "m.py:M"', 'exported = "w.npz"\nkwargs = { a = 1 }'),
+        "4:1: 'kwargs' are arguments of an entry; expected none with 'exported'",
     ),
     "a preparation that is not among the srcs": (
         MODEL + 'prepare = "n.py:run"\n',
@@ -177,16 +177,16 @@ BACKENDS_AND_DEVICES = {
         "3:1: attribute 'arch': expected 'x86_64' or 'aarch64', got 'x86'; did you mean 'x86_64'?",
     ),
     "a bad compute capability": (
-        DEVICE + 'compute_capability = ["8.6", "sm_89"]\n',
-        "4:30: attribute 'compute_capability[1]': 'sm_89' is not a compute capability; expected one such as '8.6'",
+        DEVICE + 'compute_capabilities = ["8.6", "sm_89"]\n',
+        "4:32: attribute 'compute_capabilities[1]': 'sm_89' is not a compute capability; expected one such as '8.6'",
     ),
     "a compute capability twice": (
-        DEVICE + 'compute_capability = ["8.6", "8.6"]\n',
+        DEVICE + 'compute_capabilities = ["8.6", "8.6"]\n',
         "4:1: a compute capability is listed twice; expected each once",
     ),
     "a GPU of a device without CUDA": (
-        DEVICE + "cuda_index = 1\n",
-        "4:1: cuda_index is set on a device without CUDA; expected compute_capability as well",
+        DEVICE + "gpu = 1\n",
+        "4:1: gpu is set on a device without CUDA; expected compute_capabilities as well",
     ),
     "a bad amount of memory": (
         DEVICE + 'memory = "8G"\n',
@@ -216,7 +216,8 @@ PROGRAMS = {
     ),
     "a device that TensorRT cannot build for": (
         PROGRAM + 'device = ":cpu"\n' + MODEL + stack('[{ type = "tensorrt" }]') + DEVICE,
-        '4:1: TensorRT needs a device with compute_capability; expected one such as ["8.9"] (device //:cpu, stack :s)',
+        '4:1: TensorRT needs a device with compute_capabilities; expected one such as ["8.9"] (device //:cpu, stack'
+        " :s)",
     ),
     "no device where one is needed": (
         PROGRAM + MODEL + stack('[{ type = "tensorrt" }]'),

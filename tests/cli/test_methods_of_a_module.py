@@ -172,8 +172,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     ended = module.run("quantize-report", "//:quantized", "--method=embed")
     assert ended.out.startswith("//:quantized, method embed: error "), ended.out
     for arguments, problem in {
-        (): "//:quantized has several methods; expected --method with one of: classify, embed",
-        ("--method=embod",): "no method 'embod'; methods: classify, embed; did you mean 'embed'?",
+        (): "no output group 'sensitivity' in //:quantized; groups: classify.sensitivity, default, embed.sensitivity",
+        ("--method=embod",): "no output group 'embod.sensitivity' in //:quantized; did you mean 'embed.sensitivity'?",
     }.items():
         ended = module.run("quantize-report", "//:quantized", *arguments)
         assert (ended.code, ended.err.splitlines()[-1]) == (2, f"error: {problem}")
@@ -205,7 +205,11 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         ("max = 4", "max = 0", "BUILD.toml:9:13: dimension 'n': expected min <= example <= max"),
         ("scale=factor", "scale=fact", "BUILD.toml:13:1: attribute 'call': "),
         ("shape = [1, 8]", 'shape = ["m", 8]', "BUILD.toml:12:25: input 'x': dimension 'm' is not in the table"),
-        ('entry = "net.py:Net"', 'archive = "net.py"', "an archive has the method forward alone; expected 'entry'"),
+        (
+            'entry = "net.py:Net"',
+            'exported = "net.py"',
+            "an exported program has the method forward alone; expected 'entry'",
+        ),
         (
             'stack = ":stack"\n\n',
             'stack = ":stack"\nengines = { head = ":net" }\n\n',
@@ -249,7 +253,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         "bounds",
         "call",
         "dimension",
-        "archive",
+        "exported",
         "engines",
         "bundle",
         "data",

@@ -174,7 +174,7 @@ backends = [
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 
 [[pte_program]]
 name = "gpu_heads"
@@ -187,7 +187,7 @@ device = ":gpu"
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("backend", "excluding", "id"),
-    [("tensorrt", "torch_executed_ops", "TensorRTBackend"), ("cuda", "exclude_ops", "CudaBackend")],
+    [("tensorrt", "exclude_ops", "TensorRTBackend"), ("cuda", "exclude_ops", "CudaBackend")],
 )
 def test_methods_for_a_gpu_share_what_is_equal(
     heads: Any, request: pytest.FixtureRequest, backend: str, excluding: str, id: str

@@ -115,7 +115,7 @@ backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 
 [[pte_program]]
 name = "on_gpu"

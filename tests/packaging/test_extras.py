@@ -106,7 +106,7 @@ def kernels(workspace: Workspace) -> None:
 
 
 def tensorrt_rtx(workspace: Workspace) -> None:
-    device = '[[device_target]]\nname = "rtx"\narch = "x86_64"\ncompute_capability = ["8.9"]\n'
+    device = '[[device_target]]\nname = "rtx"\narch = "x86_64"\ncompute_capabilities = ["8.9"]\n'
     stack = MODEL["BUILD.toml"].replace('"xnnpack" }', '"tensorrt", min_block_size = 1 }')
     workspace.write(MODEL | {"BUILD.toml": stack + device})
     ok(workspace, "build", "//:program", "--device", "//:rtx")

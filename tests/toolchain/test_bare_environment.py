@@ -95,11 +95,11 @@ toolchain = "@modelbuild//toolchains:cuda"
 [[device_target]]
 name = "rtx"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 [[device_target]]
 name = "orin"
 arch = "aarch64"
-compute_capability = ["8.7"]
+compute_capabilities = ["8.7"]
 [[pte_program]]
 name = "{device}_program"
 matrix.device = ["rtx", "orin"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from modelbuild.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from modelbuild.api.command import Command
     from modelbuild.api.extension import Extension
     from modelbuild.api.rule import Rule
 
@@ -25,6 +26,21 @@ def rules_here(folder: Path) -> Mapping[str, Rule]:
         return load_rules(folder, ()).by_name
     workspace = load_workspace(root)
     return load_rules(root, workspace.config.rules, workspace.rule_locations()).by_name
+
+
+def commands_here(folder: Path) -> Mapping[str, Command]:
+    """Return the commands of the rule packages of a folder's workspace by name; if a package does not load, or outside
+    of a workspace, the commands of modelbuild's own package."""
+    from modelbuild.analysis.rules import load_rules
+    from modelbuild.errors import ModelbuildError
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    try:
+        root = find_root(folder)
+        workspace = load_workspace(root)
+        return load_rules(root, workspace.config.rules, workspace.rule_locations()).commands
+    except ModelbuildError:
+        return load_rules(folder, ()).commands
 
 
 def extensions_here(folder: Path) -> Sequence[Extension]:

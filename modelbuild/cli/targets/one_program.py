@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modelbuild.build.request import ExpectedTarget, Flags, Request, Result
     from modelbuild.labels import Label
+    from modelbuild.session.request import Flags, Request
+    from modelbuild.session.result import ExpectedTarget, Result
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -29,20 +30,17 @@ def build_here(
     Raises UsageError for a target without that file, method or input, as far as that is known before the build.
     """
     import sys
-    from dataclasses import replace
 
-    from modelbuild.build.build import build
-    from modelbuild.build.request import make_request
     from modelbuild.errors import UsageError, did_you_mean
     from modelbuild.report import make_reporter
+    from modelbuild.session.build import build
+    from modelbuild.session.request import make_request
 
     patterns = tuple(dict.fromkeys(str(label) for label, _ in wanted))
-    request = make_request(workspace, folder, patterns, flags)
-    if request.remote.leaves_outputs:
-        request = replace(request, remote=replace(request.remote, download="toplevel"))
-    if len(request.devices) > 1:
-        raise UsageError(f"expected one device for a program, got {len(request.devices)}")
-    reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
+    request = make_request(workspace, folder, patterns, flags).with_outputs_here()
+    if len(request.targets.devices) > 1:
+        raise UsageError(f"expected one device for a program, got {len(request.targets.devices)}")
+    reporter = make_reporter(quiet=request.display.only_results, results=sys.stderr)
 
     def check(targets: Iterable[ExpectedTarget]) -> None:
         known = {target.label: target for target in targets}

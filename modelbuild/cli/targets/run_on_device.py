@@ -14,9 +14,9 @@ from modelbuild.cli.targets.one_program import build_here, label_of, only_file, 
 from modelbuild.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from modelbuild.build.request import Flags, Request
     from modelbuild.devices.device import Ended, Session
     from modelbuild.labels import Label
+    from modelbuild.session.request import Flags, Request
     from modelbuild.workspace.workspace import Workspace
 
 # Seconds that a program may run, if --action-timeout does not say it.
@@ -90,7 +90,7 @@ def run_on_device(
         made = _read_inputs([*command, str(pte)], run, given, Path(temporary), folder)
         if isinstance(made, int):
             return made
-        spec = with_runners(label, declared, [(str(each), runner) for each, runner in request.runners])
+        spec = with_runners(label, declared, [(str(each), runner) for each, runner in request.means.runners])
         pool = Pool(label, spec, workspace.root)
         if pool.unmet:
             raise EnvironmentProblem(pool.unmet)
@@ -156,11 +156,11 @@ def _run(
         files |= {f"inputs/{path.name}": path for path in inputs.values()}
         session.put({place: local_file(path) for place, path in files.items()})
         command = [*session.shell.prefix, *run.command(inputs, bool(session.shell.emulator))]
-        ended = session.run("run", command, request.action_timeout or _LIMIT)
+        ended = session.run("run", command, request.means.action_timeout or _LIMIT)
         state = {} if session.shell.emulator else session.state()
         outputs = Path(temporary)
         session.get(outputs, lambda text: write(sys.stderr, f"note: {text}"))
-        return _report(run, ended, outputs / "run", request.json, session, profile, state)
+        return _report(run, ended, outputs / "run", request.display.json, session, profile, state)
 
 
 def _report(

@@ -18,12 +18,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """An action with its key and, if the cache has it, its result."""
+    """An action with its key and, if the cache has it, its result; the lookup took `seconds`."""
 
     request: Request
     key: str
     material: Material
     result: ActionResult | None = None
+    seconds: float = 0.0
 
 
 class Remaker:

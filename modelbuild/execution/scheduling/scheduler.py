@@ -246,6 +246,7 @@ class Scheduler:
             return await self._reports.failed(action, Outcome(None, str(error)))
         if keyed is None:
             return ""
+        self._reporter.emit(CacheUsed(action.id, "lookup", keyed.seconds))
         self.report.keys[action.id] = keyed.key
         self.report.materials[action.id] = keyed.material
         if keyed.result is not None:
@@ -277,8 +278,7 @@ class Scheduler:
         key = key_of(material)
         began = time.monotonic()
         result = None if action.id in self._policy.afresh else self._store.get_action(key, material)
-        self._reporter.emit(CacheUsed(action.id, "lookup", time.monotonic() - began))
-        return Keyed(request, key, material, result)
+        return Keyed(request, key, material, result, time.monotonic() - began)
 
     async def _run(self, keyed: Keyed) -> tuple[Outcome, int] | None:
         """Run an action, and store its result. Returns the outcome and the slot; None if the build stopped before."""

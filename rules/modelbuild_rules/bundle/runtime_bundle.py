@@ -10,15 +10,15 @@ from pydantic import AfterValidator
 
 from modelbuild.api import Artifact, Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
 from modelbuild_rules.bundle.contents import bundle_contents
-from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
+from modelbuild_rules.installed_runtime import installed_runtime
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.model.methods import by_method
 from modelbuild_rules.providers import DeviceTarget, Program
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-_FOLDERS = ("bin", "lib", "licences", "program")
+_FOLDERS = ("bin", "lib", "licenses", "program")
 
 
 def _program_name(name: str) -> str:
@@ -72,7 +72,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     programs = _programs(ctx)
     device = _device(ctx, programs)
     made = bundle_action(ctx, programs, device, ctx.attrs, "bundle", ctx.label.name, ctx.attrs.tar)
-    return Files((made,)), bundle_contents(made)
+    return Files((made,)), bundle_contents(made, ctx.extensions("backend"))
 
 
 class _Runtime(Protocol):

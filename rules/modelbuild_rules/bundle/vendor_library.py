@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
@@ -26,16 +26,18 @@ def _line(text: str) -> str:
 class VendorLibrary(Attrs):
     """A library that the program's compiled partitions load and that is not part of the runtime."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"licence": "license", "licence_file": "license_file"}
+
     file: Source
     """The library: a file or a `pypi_file`, under the name by which the program loads it."""
 
     version: Annotated[str, AfterValidator(_version)]
     """Its version, such as "1.6.1.120"."""
 
-    licence: Annotated[str, AfterValidator(_line)]
+    license: Annotated[str, AfterValidator(_line)]
     """The licence under which it may be distributed, in one line. The bundle's manifest states it."""
 
-    licence_file: Source | None = None
+    license_file: Source | None = None
     """The licence's text, which is then in the bundle."""
 
 
@@ -44,14 +46,14 @@ def library_inputs(ctx: Context[Any], libraries: Sequence[VendorLibrary]) -> dic
     inputs: dict[str, Artifact] = {}
     for index, each in enumerate(libraries):
         inputs[f"library.{index}"] = ctx.file(each.file)
-        if each.licence_file is not None:
-            inputs[f"licence.{index}"] = ctx.file(each.licence_file)
+        if each.license_file is not None:
+            inputs[f"license.{index}"] = ctx.file(each.license_file)
     return inputs
 
 
 def library_params(libraries: Sequence[VendorLibrary]) -> list[Mapping[str, str]]:
     """Return the parameter `libraries` of such a step."""
-    return [{"version": each.version, "licence": each.licence} for each in libraries]
+    return [{"version": each.version, "license": each.license} for each in libraries]
 
 
 def library_places(ctx: Context[Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDict, cast
 
 from pydantic import Field
 
@@ -24,6 +24,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.call import parse_call
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
@@ -39,7 +40,6 @@ from modelbuild_rules.model.inputs import (
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import EagerMethod, KernelLibrary, Model, ModelMethod
 
 if TYPE_CHECKING:
@@ -53,10 +53,12 @@ _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 class TorchModelAttrs(OriginAttrs):
     """A PyTorch module in evaluation mode, exported by `torch.export` with example inputs."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"archive": "exported"}
+
     entry: str | None = None
     """`file.py:name` of a class or function that returns the module when called with `kwargs`."""
 
-    archive: Source | None = None
+    exported: Source | None = None
     """A file of torch.export.save (`.pt2`) or torch.jit.save, in place of `entry`."""
 
     srcs: Sources = ()
@@ -119,15 +121,15 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     kernels = _kernels(ctx)
     srcs = tuple(dict.fromkeys((*ctx.files(attrs.srcs), *eager_files(kernels))))
-    if (attrs.entry is None) == (attrs.archive is None):
-        raise ctx.error("entry", "expected either 'entry' with 'srcs', or 'archive'")
-    if attrs.archive is not None and attrs.kwargs:
-        raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'archive'")
+    if (attrs.entry is None) == (attrs.exported is None):
+        raise ctx.error("entry", "expected either 'entry' with 'srcs', or 'exported'")
+    if attrs.exported is not None and attrs.kwargs:
+        raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'exported'")
     weights = _weights(ctx)
     inputs: dict[str, tuple[Artifact, ...]] = {
         "srcs": srcs,
         "data": ctx.files(attrs.data),
-        **({"archive": (ctx.file(attrs.archive),)} if attrs.archive is not None else {}),
+        **({"archive": (ctx.file(attrs.exported),)} if attrs.exported is not None else {}),
         **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
     }
     module: _Module = {
@@ -147,7 +149,7 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         examples: dict[str, tuple[Artifact, ...]] = {
             f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(interface.inputs) if each.file
         }
-        model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.archive), kernels)
+        model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.exported), kernels)
         # Only a function that prepares the module gets example inputs in eager mode too.
         eager = inputs | examples if attrs.prepare else inputs
         methods[method] = ModelMethod(model, EagerMethod(eager, params, tools, examples))
@@ -180,8 +182,8 @@ def _interfaces(ctx: Context[TorchModelAttrs]) -> Mapping[str, Interface]:
     for name in ("inputs", "call", "dynamic", "outputs"):
         if getattr(attrs, name):
             raise ctx.error(name, f"each of the 'methods' has its own '{name}'; expected none beside them")
-    if attrs.archive is not None:
-        raise ctx.error("methods", "an archive has the method forward alone; expected 'entry', or 'inputs'")
+    if attrs.exported is not None:
+        raise ctx.error("methods", "an exported program has the method forward alone; expected 'entry', or 'inputs'")
     return {name: attrs.methods[name] for name in sorted(attrs.methods)}
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from modelbuild.api import Attrs, Context, Extensible, Provider, rule
+from modelbuild_rules.backend_api.quantizer import Quantizer
 from modelbuild_rules.providers import QuantizationRecipe, QuantizerEntry
-from modelbuild_rules.quantization.quantizer import Quantizer
 
 
 class QuantizationRecipeAttrs(Attrs):

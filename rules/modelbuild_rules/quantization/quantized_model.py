@@ -11,19 +11,20 @@ from modelbuild.api import (
     Attrs,
     Context,
     Dep,
+    DerivedArtifact,
     Files,
     LabelOf,
     Origin,
     Output,
+    OutputGroups,
     Provider,
     Resources,
-    Sensitivity,
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.methods import by_method, methods_of, nearest, place_of
 from modelbuild_rules.providers import (
     Dataset,
@@ -33,6 +34,7 @@ from modelbuild_rules.providers import (
     ModelMethod,
     QuantizationRecipe,
 )
+from modelbuild_rules.quantization.report_command import GROUP
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.quantization.sensitivity import SensitivityActions
 
@@ -85,9 +87,9 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
     contents = model_contents(ctx.label.name, license, quantized, tuple(used))
     files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
-    reports = tuple(each.sensitivity() for each in made.values())
+    reports = OutputGroups({qualified(name, GROUP): (each.sensitivity(),) for name, each in made.items()})
     made_methods = {name: ModelMethod(each, _eager(methods[name].eager, each)) for name, each in quantized.items()}
-    return Model(made_methods), files, contents, *reports
+    return Model(made_methods), files, contents, reports
 
 
 def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedMethod]) -> None:
@@ -238,7 +240,7 @@ class _Quantization:
             description=f"calibrate {self._of} on {label}",
         )["observed"]
 
-    def sensitivity(self) -> Sensitivity:
+    def sensitivity(self) -> DerivedArtifact:
         """Declare the report about the error of each layer."""
         data = self._data
         actions = SensitivityActions(
@@ -251,7 +253,7 @@ class _Quantization:
             model=self._of,
             method=self._method,
         )
-        return Sensitivity(actions.declare(self._ctx), self._method)
+        return actions.declare(self._ctx)
 
 
 def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
@@ -259,8 +261,7 @@ def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
     used: list[UsedQuantizer] = []
     for each in recipe.quantizers:
         own = each.quantizer
-        names = own.observe if calibrates else (*own.observe, *own.convert)
-        attributes = {name: each.attributes[name] for name in names}
+        attributes = own.attributes(each.attributes, calibrates)
         used.append({"kind": own.name, "quantizing": own.quantizing, "attributes": attributes})
     return {"quantizers": used}
 

@@ -82,12 +82,12 @@ def _of_state_dict(path: Path, found: Checkpoint) -> Starter:
 
 
 def _of_archive(path: Path, found: Checkpoint) -> Starter:
-    archive = f"archive = {_quoted(path.name)}"
+    exported = f"exported = {_quoted(path.name)}"
     runs = ["modelbuild test //..."]
     if found["kind"] == "exported program":
-        build = _build(path.name, archive, found["inputs"], "", found["call"], found["dynamic"])
+        build = _build(path.name, exported, found["inputs"], "", found["call"], found["dynamic"])
         return Starter({"BUILD.toml": build}, {path.name: path}, runs=runs)
-    build = _build(path.name, archive, [], "# TorchScript has no sizes: fill in those of the inputs of forward.\n")
+    build = _build(path.name, exported, [], "# TorchScript has no sizes: fill in those of the inputs of forward.\n")
     return Starter({"BUILD.toml": build}, {path.name: path}, ["BUILD.toml: the inputs of net"], runs)
 
 

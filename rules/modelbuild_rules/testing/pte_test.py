@@ -27,9 +27,10 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
+from modelbuild_rules.case_names import is_selected
+from modelbuild_rules.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.providers import Dataset, DeviceTarget, Model, Program
@@ -37,7 +38,6 @@ from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.testing.accuracy import Accuracy, accuracy_params
 from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
 from modelbuild_rules.testing.bisection import search_here, search_on_device
-from modelbuild_rules.testing.case_names import is_selected
 from modelbuild_rules.testing.case_params import case_params, check_names
 from modelbuild_rules.testing.cases import TestInputs
 from modelbuild_rules.testing.on_device import check_on_device, on_device_test
@@ -288,7 +288,7 @@ def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:
     device = program.device
     if device is None:
         return {"count": attrs.gpus, "index": 0, "capabilities": []}
-    return {"count": attrs.gpus, "index": device.cuda_index, "capabilities": list(device.compute_capabilities)}
+    return {"count": attrs.gpus, "index": device.gpu, "capabilities": list(device.compute_capabilities)}
 
 
 def _resources(attrs: PteTestAttrs, program: Program) -> Resources:

@@ -520,7 +520,7 @@ def test_everything_that_decides_the_output_is_in_the_key(workspace: MemoryWorks
     assert len(workspace.build(declare(True))[1].ran) == 1
 
 
-def test_what_does_not_decide_the_output_is_not_in_the_key(workspace: MemoryWorkspace) -> None:
+def test_facts_that_decide_no_output_are_not_in_the_key(workspace: MemoryWorkspace) -> None:
     def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
         def inner(on: Expander) -> list[Artifact]:
             made = on.action(

@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.step import Step, StepError
-from modelbuild.workspace.workspace import load_workspace
 from modelbuild_rules.quantization.steps import generate
 
 MODEL = """
@@ -46,13 +42,9 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
     """Return a function that analyses a target of a BUILD file that must be refused, and returns the reason."""
 
     def find(text: str, target: str) -> str:
-        (tmp_path / "MODELBUILD.toml").touch()
-        for name in ("net.py", "a.npy", "b.npy", "a.txt"):
-            (tmp_path / name).touch()
-        (tmp_path / "BUILD.toml").write_text(text)
-        rules = load_rules(tmp_path, ())
+        files = dict.fromkeys(("net.py", "a.npy", "b.npy", "a.txt"), "")
         with pytest.raises(LoadingError) as found:
-            Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules).analyze(Label("", target))
+            RuleRunner(tmp_path, {**files, "BUILD.toml": text}).target(f"//:{target}")
         assert "\n" not in str(found.value)
         return str(found.value)
 
@@ -127,7 +119,7 @@ def test_float8_of_a_recipe_for_tensorrt(error: Callable[[str, str], str], attri
 def test_a_device_without_float8(error: Callable[[str, str], str], methods: bool) -> None:
     model = 'model = { forward = ":int8" }' if methods else 'model = ":int8"'
     stack = '[[backend_stack]]\nname = "rtx"\nbackends = [{ type = "tensorrt" }, { type = "portable" }]\n'
-    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capability = ["12.0", "8.6"]\n'
+    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capabilities = ["12.0", "8.6"]\n'
     program = f'[[pte_program]]\nname = "program"\nstack = ":rtx"\ndevice = ":old"\n{model}\n'
     text = f"{MODEL}{FLOAT8} }}]\n{QUANTIZED}{DATA}{stack}{device}{program}"
     line = text.count("\n")

@@ -11,16 +11,13 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
-from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """
@@ -48,14 +45,9 @@ def actions(tmp_path: Path) -> Actions:
     def declared(
         more: str = "", device: str = "", owner: str = "program_test", test: str = TEST, test_filter: str = ""
     ) -> dict[str, Action]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(build_file(more, device, test))
-        rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules, test_filter=test_filter)
-        analyzer.analyze(Label("", owner))
-        nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == f"//:{owner}"}
+        files = {"BUILD.toml": build_file(more, device, test), "net.py": ""}
+        runner = RuleRunner(tmp_path, files, test_filter=test_filter)
+        return {action.mnemonic: action for action in runner.target(f"//:{owner}").actions.values()}
 
     return declared
 
@@ -98,7 +90,7 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
 
 
 def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
-    library = '{{ file = "net.py", version = "{}", licence = "{}" }}'
+    library = '{{ file = "net.py", version = "{}", license = "{}" }}'
     given = ["", *(f"libraries = [{library.format(*each)}]" for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
     assert len({keys(ARCHIVE + more)["test"] for more in given}) == len(given)
 
@@ -174,8 +166,8 @@ def test_how_many_gpus_the_test_takes_is_in_the_key(keys: Any) -> None:
 
 
 def test_the_gpu_that_the_device_names_is_in_the_key(keys: Any) -> None:
-    devices = ["", *(f'compute_capability = ["{each}"]' for each in ("8.6", "9.0"))]
-    devices += [f"{devices[1]}\ncuda_index = 1", 'compute_capability = ["8.6", "9.0"]']
+    devices = ["", *(f'compute_capabilities = ["{each}"]' for each in ("8.6", "9.0"))]
+    devices += [f"{devices[1]}\ngpu = 1", 'compute_capabilities = ["8.6", "9.0"]']
     assert len({keys(ARCHIVE, device)["test"] for device in devices}) == len(devices)
 
 
@@ -204,7 +196,7 @@ def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_inst
 
 def test_workers_are_asked_for_a_gpu_of_the_devices_lowest_capability(actions: Actions, tmp_path: Path) -> None:
     (tmp_path / "runtime.tar").touch()
-    device = 'compute_capability = ["12.0", "8.9"]'
+    device = 'compute_capabilities = ["12.0", "8.9"]'
     takes = actions(f"{ARCHIVE}gpus = 1", device)["test"].resources
     assert (takes.gpu, takes.compute_capability) == (1, "8.9")
     takes = actions(ARCHIVE, device)["test"].resources
@@ -239,9 +231,7 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
     ],
 )
-def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
-    actions: Actions, more: str, line: str
-) -> None:
+def test_conflicts_are_errors_with_the_command_that_helps(actions: Actions, more: str, line: str) -> None:
     with pytest.raises(LoadingError) as raised:
         actions(more)
     assert raised.value.message.startswith(line)
@@ -328,7 +318,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
         ),
     ],
 )
-def test_what_is_no_case_and_no_metric(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
+def test_invalid_cases_and_metrics(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
     (tmp_path / "x.npy").touch()
     with pytest.raises(LoadingError) as raised:
         actions(test=CASES.replace("{inputs}", inputs).replace("{more}", more))

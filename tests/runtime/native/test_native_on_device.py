@@ -23,11 +23,7 @@ pytestmark = pytest.mark.slow
 BUILD = """
 [[device_runner]]
 name = "near"
-kind = "ssh"
-host = "127.0.0.1"
-port = {port}
-key = "{key}"
-known_hosts = "{known_hosts}"
+connection = {{ type = "ssh", host = "127.0.0.1", port = {port}, key = "{key}", known_hosts = "{known_hosts}" }}
 folder = "{folder}"
 [[device_target]]
 name = "pc"

@@ -44,7 +44,7 @@ BUILD = """
 [[device_target]]
 name = "fake"
 arch = "x86_64"
-compute_capability = ["1.1"]
+compute_capabilities = ["1.1"]
 
 [[torch_model]]
 name = "net"
@@ -69,7 +69,7 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 name = "engine"
 plan = "body.plan"
 version = "8.6.0"
-compute_capability = ["1.1"]
+compute_capabilities = ["1.1"]
 inputs = [{ name = "x", shape = ["n", 16], dtype = "float32" }]
 outputs = [{ name = "y", shape = ["n", 16], dtype = "float32" }]
 profiles = [{ n = { min = 1, opt = 8, max = 8 } }]

@@ -64,11 +64,11 @@ COMMON = """
 [[device_target]]
 name = "fake"
 arch = "x86_64"
-compute_capability = ["1.1"]
+compute_capabilities = ["1.1"]
 [[device_target]]
 name = "other"
 arch = "x86_64"
-compute_capability = ["1.2", "1.3"]
+compute_capabilities = ["1.2", "1.3"]
 [[backend_stack]]
 name = "stack"
 backends = [{ type = "xnnpack" }, { type = "portable" }]
@@ -103,7 +103,7 @@ inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = {calls}
 """
 REAL, FAKE = 'runtime = "runtime.tar"\n', 'runtime = "fakes.tar"\n'
 ON_FAKE = f'{FAKE}device = ":fake"\ngpus = 1\n'
-LIBRARIES = 'libraries = [{ file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1", licence = "none" }]\n'
+LIBRARIES = 'libraries = [{ file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1", license = "none" }]\n'
 TESTS = {
     # name: (program, model, more)
     "cpu": ("cpu", "right", f'{REAL}baseline = ":cpu"\nmax_latency_ratio = 1e6\n'),

@@ -69,7 +69,7 @@ runners = [":here"]
 
 [[device_runner]]
 name = "here"
-kind = "local"
+connection = { type = "local" }
 """
 
 BACKBONE = 4 * 64 * 64

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import INPUT, TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
 from modelbuild.cli.watch import watching
 from modelbuild.errors import EnvironmentProblem, ExitCode
+from modelbuild.session.request import Flags
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
@@ -33,6 +34,7 @@ _OPTIONS = [
         "--input",
         "inputs",
         multiple=True,
+        type=INPUT,
         metavar="NAME=FILE",
         help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
     ),
@@ -128,7 +130,7 @@ def running(function: Command) -> Command:
 
 
 @click.command("run", short_help=COMMANDS["run"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @running
 @building
 @click.pass_obj
@@ -136,7 +138,7 @@ def running(function: Command) -> Command:
 def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
-    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are those of the
+    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are from the
     first run. Paths are relative to the current folder.
     """
     from modelbuild.workspace.workspace import find_root, load_workspace
@@ -158,7 +160,7 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     root = workspace.root
     files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
     arguments = run.arguments(root / only_file(built, label, ".pte"), files)
-    arguments += ["--json"] if request.json else []
+    arguments += ["--json"] if request.display.json else []
     command = [*_program(workspace, toolchain_of(built, label)), *arguments]
     if not run.pages():
         return _run(label, command, settings.directory)
@@ -234,7 +236,7 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     if LIBRARY not in analyzer.rules.packages:
         library = LIBRARY.replace("_", "-")
         expected = f"expected `pip install --no-deps {library}`"
-        raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
+        raise EnvironmentProblem(f"programs are run by {library}, which is not installed with modelbuild; {expected}")
     python = installed() if toolchain is None else make_toolchain(analyzer, toolchain, lambda text: None)
     folders = {**packages_beside(python), LIBRARY: str(analyzer.rules.packages[LIBRARY])}
     return [python.program, "-P", run_module.__file__, json.dumps(folders), LIBRARY]

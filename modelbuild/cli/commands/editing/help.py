@@ -24,8 +24,8 @@ _WIDTH = 100
 def command(context: click.Context, topic: str | None) -> None:
     """Print the attributes of RULE with types, defaults, meaning and an example; without RULE, list the rules.
 
-    RULE may be a command instead, whose flags are then printed. Rules are those of the workspace, and outside of a
-    workspace the built-in ones.
+    RULE may be a command instead, whose flags are then printed. RULE is a rule of the workspace, or outside
+    of a workspace a built-in rule.
     """
     from modelbuild.analysis.rule_help import describe_rule
     from modelbuild.cli.targets.loaded_rules import no_rule, rules_here

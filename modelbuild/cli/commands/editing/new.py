@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 @click.command("new", short_help=COMMANDS["new"])
 @click.argument("rule", metavar="RULE")
 @click.argument("name", metavar="NAME")
-@click.option("--package", metavar="//PKG", help="The package of the target; by default that of the current folder.")
+@click.option("--package", metavar="//PKG", help="The package of the target; by default the current folder's.")
 @click.pass_obj
 def command(settings: Settings, rule: str, name: str, package: str | None) -> None:
     """Append a target of RULE called NAME to a BUILD.toml.
 
-    Its attributes are those of the rule's example. Labels and files are those of the workspace where one fits; the
+    The attributes are from the rule's example, with labels and files of the workspace where one fits; the
     other values are marked as placeholders. `modelbuild help RULE` describes them.
     """
     from modelbuild.analysis.new_target import draft_target

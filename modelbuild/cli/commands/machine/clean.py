@@ -9,7 +9,7 @@ from modelbuild.cli.names import COMMANDS
 
 
 @click.command("clean", short_help=COMMANDS["clean"])
-@click.option("--expunge", is_flag=True, help="Empty the cache too; other workspaces may share it.")
+@click.option("--expunge", is_flag=True, help="Also empty the cache, which other workspaces may share.")
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
     """Remove modelbuild-out/. The cache stays, so the next build only lays the outputs out again."""

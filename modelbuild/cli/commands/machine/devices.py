@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options
@@ -20,7 +21,7 @@ VERSION = 1
 
 
 @click.command("devices", short_help=COMMANDS["devices"])
-@click.argument("labels", nargs=-1, metavar="LABEL...")
+@click.argument("labels", nargs=-1, metavar="LABEL...", type=TARGET)
 @options(flag for flag in BUILD_FLAGS if flag.name == "runner")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -31,8 +32,8 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
     """
     import json
 
-    from modelbuild.build.request import parse_runners
     from modelbuild.devices.pool import ask_all, with_runners
+    from modelbuild.session.request import parse_runners
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))

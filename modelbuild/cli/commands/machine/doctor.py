@@ -101,12 +101,12 @@ def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
 def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the findings of a device: of a label, or of an address, whose architecture is then not compared."""
     from modelbuild.analysis.rules import load_rules
-    from modelbuild.build.request import parse_runners
     from modelbuild.cli.doctor.device import check_device
     from modelbuild.cli.targets.device_specs import device_specs
     from modelbuild.device_runners import KINDS, DeviceSpec, parse_address
     from modelbuild.devices.pool import with_runners
     from modelbuild.errors import UsageError
+    from modelbuild.session.request import parse_runners
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     if on.partition(":")[0] in KINDS:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
 from modelbuild.cli.publishing import Publication, publishing
+from modelbuild.session.request import Flags
 
 
 @click.command("publish", short_help=COMMANDS["publish"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @publishing
 @building
 @click.pass_obj

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, gather
@@ -63,10 +64,12 @@ def _listing(form: str, as_json: bool, jobs: int, least: str) -> Listing:
 
 
 @click.command("affected", short_help=COMMANDS["affected"])
-@click.argument("patterns", nargs=-1, metavar="[TARGET]...")
+@click.argument("patterns", nargs=-1, metavar="[TARGET]...", type=TARGET)
 @click.option("--since", required=True, metavar="REF", help="Compare with the merge base of REF and HEAD.")
 @click.option("--exact", is_flag=True, help="Compare with REF itself.")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Compare targets built for this device.")
+@click.option(
+    "--device", "devices", multiple=True, type=TARGET, metavar="LABEL", help="Compare targets built for this device."
+)
 @click.option("--kind", metavar="REGEX", help="Only targets whose rule matches.")
 @click.option("--tests", is_flag=True, help="Only tests.")
 @listing

@@ -5,13 +5,16 @@ from __future__ import annotations
 import click
 
 from modelbuild.cli.commands.querying.query import GRAPHS
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
 
 @click.command("aquery", short_help=COMMANDS["aquery"])
-@click.argument("expression")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Query targets built for this device.")
+@click.argument("expression", type=TARGET)
+@click.option(
+    "--device", "devices", multiple=True, type=TARGET, metavar="LABEL", help="Query targets built for this device."
+)
 @click.option("--output", "form", type=click.Choice(("text", *GRAPHS)), default="text", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:

@@ -7,13 +7,16 @@ from functools import partial
 import click
 
 from modelbuild.cli.commands.querying.query import FORMATS, GRAPHS
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
 
 @click.command("cquery", short_help=COMMANDS["cquery"])
-@click.argument("expression")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Query targets built for this device.")
+@click.argument("expression", type=TARGET)
+@click.option(
+    "--device", "devices", multiple=True, type=TARGET, metavar="LABEL", help="Query targets built for this device."
+)
 @click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:

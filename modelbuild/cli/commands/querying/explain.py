@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
@@ -13,8 +14,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("explain", short_help=COMMANDS["explain"])
-@click.argument("target", metavar="TARGET")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="The device of the build.")
+@click.argument("target", metavar="TARGET", type=TARGET)
+@click.option("--device", "devices", multiple=True, type=TARGET, metavar="LABEL", help="The device of the build.")
 @click.option("--against", type=_FILE, metavar="FILE", help="Compare with a file written by --dump, here or elsewhere.")
 @click.option("--dump", type=_FILE, metavar="FILE", help="Write the contents of the last build's keys to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

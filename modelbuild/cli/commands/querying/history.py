@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("history", short_help=COMMANDS["history"])
-@click.argument("target", metavar="[TARGET]", required=False)
+@click.argument("target", metavar="[TARGET]", required=False, type=TARGET)
 @click.option("--on", "devices", multiple=True, metavar="LABEL", help="Tests on a device; //... for all devices.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a measure became worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -99,7 +100,7 @@ def _on_devices(
     found = DeviceHistory.read(workspace.config.cache_dir, workspace.root, devices, target, package)
     if not found.series:
         of = f" of {target}" if target else ""
-        raise UsageError(f"{', '.join(devices)}: no test{of} on such a device has been measured")
+        raise UsageError(f"no test{of} was measured on {', '.join(devices)}")
     if as_json:
         click.echo(json.dumps(found.document()))
     else:

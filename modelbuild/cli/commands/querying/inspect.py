@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import FILE, building
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
+from modelbuild.session.request import Flags
 
 
 @click.command("inspect", short_help=COMMANDS["inspect"])
-@click.argument("program", metavar="PROGRAM")
+@click.argument("program", metavar="PROGRAM", type=TARGET)
 @click.option("--nodes", "every_node", is_flag=True, help="List each node outside partitions instead of counts.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write an HTML page with a picture of the partitions instead.")
 @building
@@ -23,7 +24,7 @@ from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 def command(settings: Settings, program: str, every_node: bool, html: Path | None, flags: Flags) -> int:
     """Print the contents of a .pte: partitions, engines, devices, and nodes outside partitions with reasons.
 
-    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json beside the .pte.
+    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json next to the .pte.
     """
     import json
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
@@ -15,7 +16,7 @@ FORMATS = (*GRAPHS, "build", "files", "location")
 
 
 @click.command("query", short_help=COMMANDS["query"])
-@click.argument("expression")
+@click.argument("expression", type=TARGET)
 @click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, form: str) -> None:

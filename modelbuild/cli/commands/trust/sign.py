@@ -28,9 +28,9 @@ def command(
     certificate: Path | None,
     certificate_chain: tuple[Path, ...],
 ) -> int:
-    """Sign files and folders: a program, a bundle, a provenance, a bill. Each signature is beside its FILE: FILE.sig.
+    """Sign files and folders: a program, a bundle, a provenance, a bill. Each signature is in FILE.sig.
 
-    The format is that of OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
+    The format is OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
     """
     from modelbuild.cli.targets.one_target import needing_trust, write_document
 

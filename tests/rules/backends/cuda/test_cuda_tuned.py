@@ -30,7 +30,7 @@ inputs = [{ name = "x", shape = [16, 64], dtype = "float32" }]
 [[device_target]]
 name = "device"
 arch = "x86_64"
-compute_capability = ["9.0"]
+compute_capabilities = ["9.0"]
 """
 PROGRAM = """
 [[backend_stack]]
@@ -122,7 +122,7 @@ def test_compiling_shows_each_candidate_and_each_kernel(compiled: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
+def test_tuned_programs(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
     """Through the command line."""
     workspace.write(
         {

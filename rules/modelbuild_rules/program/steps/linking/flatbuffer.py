@@ -1,6 +1,6 @@
 """Read and write ExecuTorch's program schema as Python objects, without importing torch.
 
-The generated classes and flatc are private to executorch: program/steps/lowering/executorch_private.py
+The generated classes and flatc are private to executorch: backend_api/steps/executorch_private.py
 lists them.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import TensorLayout
+    from modelbuild_rules.backend_api.documents import TensorLayout
 
 _PARENTS = ("executorch.exir", "executorch.exir._serialize")
 _GENERATED = "executorch.exir._serialize.generated.executorch_flatbuffer"

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from modelbuild_rules.backend_api.steps.named_data import Named
 from modelbuild_rules.program.steps.linking import flatbuffer
-from modelbuild_rules.program.steps.linking.named_data import Named
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments, aligned, write_at
 
 _ALIGNMENT = 16  # executorch's default for constant tensors, in bytes
