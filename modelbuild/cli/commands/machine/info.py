@@ -20,7 +20,7 @@ from modelbuild.cli.names import COMMANDS
 from modelbuild.errors import ModelbuildError, UsageError, did_you_mean
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.guarantees import guarantees
-from modelbuild.execution.scheduling.resources import machine
+from modelbuild.execution.scheduling.slots import machine
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.workspace.flags import INSTALLED
