@@ -132,11 +132,11 @@ class PlanCheck {
       case Kinds::kTensor:
         return check_tensor(inner);
       case Kinds::kString:
-        return check_items(inner.has(schema::String::kStringVal));
+        return check_not_empty(inner.has(schema::String::kStringVal));
       case Kinds::kDoubleList:
-        return check_items(inner.has(schema::DoubleList::kItems));
+        return check_not_empty(inner.has(schema::DoubleList::kItems));
       case Kinds::kBoolList:
-        return check_items(inner.has(schema::BoolList::kItems));
+        return check_not_empty(inner.has(schema::BoolList::kItems));
       case Kinds::kIntList:
         return check_items(inner.scalars<std::int64_t>(schema::IntList::kItems), inner.has(schema::IntList::kItems),
                            Kinds::kInt, false);
@@ -151,7 +151,7 @@ class PlanCheck {
     }
   }
 
-  static void check_items(bool there) {
+  static void check_not_empty(bool there) {
     if (!there) malformed("a value is empty");
   }
 
