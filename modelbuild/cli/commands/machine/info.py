@@ -80,7 +80,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
         "memory": resources.memory,
         "gpus": resources.gpu,
         "gpu_models": list(visible()),
-        "sandbox": guarantees(config.cache_dir),
+        "sandbox": [str(each) for each in guarantees(config.cache_dir)],
         "tools": _tools(rules),
     }
 
