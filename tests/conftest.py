@@ -123,7 +123,7 @@ def example_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cpp_runtime(repository: Path) -> Path:
     """Return the libraries to link CUDA delegates' libraries with, made once for each version of the compiler."""
-    from modelbuild_rules.cpp.steps.compiler import make_runtime
+    from modelbuild_rules.backend_api.steps.cpp_compiler import make_runtime
 
     made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
     made.parent.mkdir(exist_ok=True)

@@ -129,7 +129,7 @@ def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path
     if kind == "union_tag_not_found":
         return f"attribute '{what}': expected a table with {context['discriminator']}"
     if kind == "value_error":
-        return f"attribute '{what}': {message.removeprefix('Value error, ')}"
+        return f"attribute '{what}': {context['error']}"
     if kind == "too_short":
         message = f"at least {_items(context['min_length'])}"
     if kind == "too_long":

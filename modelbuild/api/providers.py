@@ -74,12 +74,12 @@ class OutputGroups(Provider):
 @dataclass(frozen=True, slots=True)
 class TestAction(Provider):
     """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
-    docs/reference/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.
+    docs/reference/tests.md. `modelbuild test` runs these actions, `modelbuild build` does not.
 
     flaky      whether a failed test is run again without being requested
     filters    whether the actions run only the cases that `ctx.test_filter` selects
     unmatched  the reason why it selects no case, if that is known before the test runs; there are no reports then
-    bisect     the search for the cause of a failure, on request: JSON as described in docs/reference/ci.md
+    bisect     the search for the cause of a failure, on request: JSON as described in docs/reference/tests.md
     """
 
     __test__ = False  # pytest would collect it as a test class

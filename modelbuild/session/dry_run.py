@@ -12,10 +12,8 @@ from modelbuild.analysis.analyze import Analyzer
 from modelbuild.events import Event
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
-from modelbuild.execution.scheduling.action_runner import Running
-from modelbuild.execution.scheduling.artifact_values import Values
-from modelbuild.execution.scheduling.resources import ResourcePool, machine
-from modelbuild.execution.scheduling.scheduler import Report, Scheduler
+from modelbuild.execution.scheduling.report import Report
+from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
 from modelbuild.session.source_files import Sources
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
@@ -62,13 +60,9 @@ def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, source
     workspace = analyzer.loader.workspace
     roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
     artifacts, pythons = list(wanted), analyzer.toolchains.python
-    scheduler = Scheduler(
-        analyzer.graph,
-        store,
-        Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-        Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, pythons),
-        Values(sources.entry),
-    )
+    keys = Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, pythons)
+    policy = Policy(keep_going=True)
+    scheduler = Scheduler(analyzer.graph, store, keys, sources.entry, _Refuses(), _Silent(), policy)
     report = scheduler.build(artifacts)
     needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
     needed |= analyzer.graph.needed_for(artifacts)

@@ -18,11 +18,8 @@ from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local_executor import LocalExecutor
-from modelbuild.execution.scheduling.action_runner import Running
-from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.longest_paths import Estimates
-from modelbuild.execution.scheduling.resources import ResourcePool, machine
-from modelbuild.execution.scheduling.scheduler import CacheLookups, Scheduler
+from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
 from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.labels import Label
@@ -53,17 +50,9 @@ class Engine:
         """Return a scheduler for an analyzer's graph. The actions `afresh` run although the cache contains their
         results."""
         means = self.means
-        pool = ResourcePool(machine(means.jobs))
         limit = partial(time_limit, analyzer.loader, means.action_timeout)
-        return Scheduler(
-            analyzer.graph,
-            self.store,
-            Running(executor, pool, self.reporter, means.jobs, means.keep_going, limit),
-            self.keys,
-            Values(self.sources.entry),
-            CacheLookups(means.remote.lookups_at_once, afresh),
-            self.estimates,
-        )
+        policy = Policy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, limit, self.estimates)
+        return Scheduler(analyzer.graph, self.store, self.keys, self.sources.entry, executor, self.reporter, policy)
 
 
 def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TestOptions:
-    """Options for running tests: see docs/reference/cli.md."""
+    """Options for running tests: see docs/reference/cli/test.md."""
 
     __test__ = False  # pytest would collect it as a test class
 

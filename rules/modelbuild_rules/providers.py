@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modelbuild.api import Artifact, DeviceRunner, DeviceSpec, Platform, Provider, Runnable
-from modelbuild_rules.backends.backend import Backend
-from modelbuild_rules.quantization.quantizer import Quantizer
+from modelbuild_rules.backend_api.backend import Backend
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams, PartTensor

@@ -66,11 +66,8 @@ def test_an_edit_may_import_other_files(entries: Workspace) -> None:
 
 
 def test_a_file_that_appears_is_imported(entries: Workspace) -> None:
-    entries.write(
-        {
-            "a/s.py": "try:\n    import a.three as found\nexcept ImportError:\n    found = 0\nresult = found and found.value\n"
-        }
-    )
+    optional = "try:\n    import a.three as found\nexcept ImportError:\n    found = None\n"
+    entries.write({"a/s.py": f"{optional}result = found.value if found else 0\n"})
     assert (entries.build("//a:s").statuses, value(entries)) == (RAN, "0")
     entries.write({"a/three.py": "value = 3\n"})
     assert (entries.build("//a:s").statuses, value(entries)) == (RAN, "3")

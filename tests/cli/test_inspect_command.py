@@ -258,7 +258,7 @@ inputs = [{ name = "x", shape = [1], dtype = "float32" }]
         ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start like a .pte"),
     ],
 )
-def test_what_is_no_program(workspace: Any, name: str, content: bytes | None, message: str) -> None:
+def test_invalid_programs(workspace: Any, name: str, content: bytes | None, message: str) -> None:
     if content is not None:
         (workspace.root / name).write_bytes(content)
     ended = workspace.run("inspect", name)

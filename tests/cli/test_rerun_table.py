@@ -123,7 +123,7 @@ REST = {
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c in REST else ()) for c in TABLE])
-def test_what_runs_again_after(classifier: Any, case: str) -> None:
+def test_reruns_after_a_change(classifier: Any, case: str) -> None:
     row = TABLE[case]
     row.change(classifier)
     statuses = classifier.build(PROGRAM, *row.arguments).statuses
@@ -153,7 +153,7 @@ def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
 
 
 @pytest.mark.exhaustive
-def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
+def test_attributes_of_compiling_rerun_only_compiling(classifier: Any) -> None:
     """TensorRT's workspace and the device's compute capability decide engines, but not the division into partitions."""
     program = "//classifier:tensorrt"
     first = classifier.build(program).statuses

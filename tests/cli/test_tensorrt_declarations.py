@@ -106,7 +106,7 @@ class Model(torch.nn.Module):
 
 
 @pytest.mark.slow
-def test_what_only_a_build_can_know(workspace: Any) -> None:
+def test_facts_that_only_a_build_finds(workspace: Any) -> None:
     """Set the model's inputs and the installed packages."""
 
     def build(backend: str) -> tuple[int, list[str]]:

@@ -59,7 +59,7 @@ def declared(server: Sshd, workspace: Workspace, tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_who_is_there_and_what_they_have(declared: Workspace, server: Sshd, tmp_path: Path) -> None:
+def test_devices_with_state_and_properties(declared: Workspace, server: Sshd, tmp_path: Path) -> None:
     device = Device(parse_address(server.at(server.port, folder=tmp_path / "device")))
     with device.session("//:my_test", 5, lambda text: None):
         ended = declared.run("devices", "--json")
@@ -130,7 +130,7 @@ DECLARED = [
     (f'{SSH}, jump = "gate:99999"', "'gate:99999' is not a jump host"),
     (f'{SSH}, jump = "-l@gate"', "'-l@gate' is not a jump host"),
     (f'{SSH}, jump = "gate,"', "'' is not a jump host"),
-    (f'{SSH}, key = "x\\" y"', "is not a path; expected one without quotes"),
+    (f'{SSH}, key = "x\\" y"', "is not a path; expected a path without quotes"),
     ('type = "shh"', "expected one of 'local', 'qemu', 'ssh', got 'shh'; did you mean 'ssh'?"),
     ("", "attribute 'connection': expected a table with 'type'"),
 ]

@@ -201,7 +201,7 @@ def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
     raise AssertionError("no build had nothing to do")
 
 
-def test_what_was_never_built(models: Any) -> None:
+def test_targets_that_were_never_built(models: Any) -> None:
     with pytest.raises(UsageError, match="//:app: never built in this workspace"):
         models.explain()
 

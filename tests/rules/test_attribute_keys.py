@@ -27,6 +27,7 @@ from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_bytes
 from modelbuild.workspace.workspace import load_workspace
+from modelbuild_rules.backend_api.decides import decided
 
 FILES = (
     "net.py",
@@ -176,11 +177,40 @@ def method(*path: str | int, value: Any, before: tuple[Edit, ...] = ()) -> Row:
     return Row((*way, *path), value, {"several_model#export:encode"}, tuple(((*way, *at), new) for at, new in before))
 
 
-def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
-    """Return a row of the first table of a stack; `steps` are those of its program."""
+EXTENSIONS = load_rules(Path(), ()).extensions
+BACKEND_STEPS = {"partition": "partition", "compile": "compile:p0", "emit": "emit"}
+RECIPES: Mapping[str, tuple[tuple[str, ...], bool]] = {
+    "recipe": (("quantized#{}", "on_archives#{}", "of_methods#{}:encode"), True),
+    "dynamic_recipe": (("dynamic#{}",), False),
+    "int4_recipe": (("int4#{}",), False),
+    "cuda_recipe": (("for_cuda#{}",), False),
+    "cuda_int4_recipe": (("int4_for_cuda#{}",), False),
+    "half_recipe": (("halved#{}",), False),
+    "tensorrt_recipe": (("for_tensorrt#{}",), True),
+}
+"""The actions of the models that use a recipe, and whether these observe ranges."""
+
+
+def decided_by(point: str, kind: str, name: str) -> tuple[str, ...]:
+    """Return the steps that an attribute of a table decides, according to its declaration."""
+    steps = decided(EXTENSIONS[point][kind].attrs, name)
+    assert steps, f"{kind}.{name}"
+    return steps
+
+
+def backend(kind: str, name: str, value: Any, **before: Any) -> Row:
+    """Return a row of the first table of a stack."""
     path = ("backend_stack", f"{kind}_stack", "backends", 0)
-    changed = {f"{kind}#{step}" for step in steps.split()}
+    changed = {f"{kind}#{BACKEND_STEPS[step]}" for step in decided_by("backend", kind, name)}
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
+
+
+def quantizer(kind: str, name: str, recipe: str, value: Any) -> Row:
+    """Return a row of the first table of a recipe. What decides the calibration decides the conversion."""
+    actions, observes = RECIPES[recipe]
+    steps = {"convert", *(("calibrate",) if observes and "calibrate" in decided_by("quantizer", kind, name) else ())}
+    changed = {action.format(step) for action in actions for step in steps}
+    return Row(("quantization_recipe", recipe, "quantizers", 0, name), value, changed)
 
 
 def dataset(target: str, name: str, value: Any, changed: str) -> Row:
@@ -191,8 +221,7 @@ def quantized(name: str, value: Any, changed: str) -> Row:
     return Row(("quantized_model", "quantized", name), value, set(changed.split()))
 
 
-CONVERTED = {"quantized#convert", "on_archives#convert", "of_methods#convert:encode"}
-OBSERVED = CONVERTED | {each.replace("convert", "calibrate") for each in CONVERTED}
+OBSERVED = {action.format(step) for action in RECIPES["recipe"][0] for step in ("calibrate", "convert")}
 COMPILE_STEPS = "kernels#kernels:kernels own#kernels:kernels"
 PYTHON_STEPS = "kernels#operators kernels_model#export own#partition"
 
@@ -257,54 +286,43 @@ ROWS: Mapping[str, Row | None] = {
     "backend_stack.backends[](portable).ops": Row(
         ("backend_stack", "xnnpack_stack", "backends", 1, "ops"), ["aten.add.Tensor"], {"xnnpack#partition"}
     ),
-    "backend_stack.backends[](xnnpack).precisions": backend("xnnpack", "precisions", ["fp32"], "partition"),
-    "backend_stack.backends[](xnnpack).per_op_mode": backend("xnnpack", "per_op_mode", True, "partition"),
-    "backend_stack.backends[](xnnpack).exclude_ops": backend(
-        "xnnpack", "exclude_ops", ["aten.add.Tensor"], "partition"
-    ),
+    "backend_stack.backends[](xnnpack).precisions": backend("xnnpack", "precisions", ["fp32"]),
+    "backend_stack.backends[](xnnpack).per_op_mode": backend("xnnpack", "per_op_mode", True),
+    "backend_stack.backends[](xnnpack).exclude_ops": backend("xnnpack", "exclude_ops", ["aten.add.Tensor"]),
     "backend_stack.backends[](xnnpack).force_non_static_weights_for_f32_linear": backend(
-        "xnnpack", "force_non_static_weights_for_f32_linear", True, "partition"
+        "xnnpack", "force_non_static_weights_for_f32_linear", True
     ),
-    "backend_stack.backends[](xnnpack).lossy": backend("xnnpack", "lossy", ["float16"], "partition"),
-    "backend_stack.backends[](tensorrt).flavour": backend("tensorrt", "flavour", "standard", "partition compile:p0"),
-    "backend_stack.backends[](tensorrt).precision": backend("tensorrt", "precision", "fp16", "partition compile:p0"),
-    "backend_stack.backends[](tensorrt).min_block_size": backend("tensorrt", "min_block_size", 2, "partition"),
-    "backend_stack.backends[](tensorrt).exclude_ops": backend(
-        "tensorrt", "exclude_ops", ["aten.add.Tensor"], "partition"
-    ),
+    "backend_stack.backends[](xnnpack).lossy": backend("xnnpack", "lossy", ["float16"]),
+    "backend_stack.backends[](tensorrt).flavour": backend("tensorrt", "flavour", "standard"),
+    "backend_stack.backends[](tensorrt).precision": backend("tensorrt", "precision", "fp16"),
+    "backend_stack.backends[](tensorrt).min_block_size": backend("tensorrt", "min_block_size", 2),
+    "backend_stack.backends[](tensorrt).exclude_ops": backend("tensorrt", "exclude_ops", ["aten.add.Tensor"]),
     "backend_stack.backends[](tensorrt).require_full_compilation": backend(
-        "tensorrt", "require_full_compilation", True, "partition", data_dependent_ops="take"
+        "tensorrt", "require_full_compilation", True, data_dependent_ops="take"
     ),
-    "backend_stack.backends[](tensorrt).data_dependent_ops": backend(
-        "tensorrt", "data_dependent_ops", "take", "partition compile:p0"
-    ),
-    "backend_stack.backends[](tensorrt).optimization_profiles": backend(
-        "tensorrt", "optimization_profiles", PROFILES, "partition"
-    ),
+    "backend_stack.backends[](tensorrt).data_dependent_ops": backend("tensorrt", "data_dependent_ops", "take"),
+    "backend_stack.backends[](tensorrt).optimization_profiles": backend("tensorrt", "optimization_profiles", PROFILES),
     **{
         f"backend_stack.backends[](tensorrt).optimization_profiles[]{{}}.{name}": backend(
             "tensorrt",
             "optimization_profiles",
             [{"x": {**PROFILE, name: [3, 4]}}],
-            "partition",
             optimization_profiles=PROFILES,
         )
         for name in PROFILE
     },
-    "backend_stack.backends[](tensorrt).workspace_size": backend("tensorrt", "workspace_size", "2GiB", "compile:p0"),
-    "backend_stack.backends[](tensorrt).on_failure": backend("tensorrt", "on_failure", "fallback", "partition"),
-    "backend_stack.backends[](tensorrt).gpu": backend("tensorrt", "gpu", 1, "partition compile:p0"),
-    "backend_stack.backends[](cuda).tuning": backend("cuda", "tuning", "tuning.json", "compile:p0"),
-    "backend_stack.backends[](cuda).candidates": backend("cuda", "candidates", 4, "compile:p0 emit"),
-    "backend_stack.backends[](cuda).precision": backend("cuda", "precision", "tf32", "compile:p0"),
-    "backend_stack.backends[](cuda).min_block_size": backend("cuda", "min_block_size", 2, "partition"),
-    "backend_stack.backends[](cuda).exclude_ops": backend("cuda", "exclude_ops", ["aten.add.Tensor"], "partition"),
-    "backend_stack.backends[](cuda).data_dependent_ops": backend("cuda", "data_dependent_ops", "error", "partition"),
-    "backend_stack.backends[](cuda).emulate_precision_casts": backend(
-        "cuda", "emulate_precision_casts", False, "partition"
-    ),
-    "backend_stack.backends[](cuda).triton_kernels": backend("cuda", "triton_kernels", False, "partition"),
-    "backend_stack.backends[](cuda).gpu": backend("cuda", "gpu", 1, "partition"),
+    "backend_stack.backends[](tensorrt).workspace_size": backend("tensorrt", "workspace_size", "2GiB"),
+    "backend_stack.backends[](tensorrt).on_failure": backend("tensorrt", "on_failure", "fallback"),
+    "backend_stack.backends[](tensorrt).gpu": backend("tensorrt", "gpu", 1),
+    "backend_stack.backends[](cuda).tuning": backend("cuda", "tuning", "tuning.json"),
+    "backend_stack.backends[](cuda).candidates": backend("cuda", "candidates", 4),
+    "backend_stack.backends[](cuda).precision": backend("cuda", "precision", "tf32"),
+    "backend_stack.backends[](cuda).min_block_size": backend("cuda", "min_block_size", 2),
+    "backend_stack.backends[](cuda).exclude_ops": backend("cuda", "exclude_ops", ["aten.add.Tensor"]),
+    "backend_stack.backends[](cuda).data_dependent_ops": backend("cuda", "data_dependent_ops", "error"),
+    "backend_stack.backends[](cuda).emulate_precision_casts": backend("cuda", "emulate_precision_casts", False),
+    "backend_stack.backends[](cuda).triton_kernels": backend("cuda", "triton_kernels", False),
+    "backend_stack.backends[](cuda).gpu": backend("cuda", "gpu", 1),
     # The model's signature is in the program.
     "pte_program.model": Row(
         ("pte_program", "xnnpack", "model"), ":other_model", {"xnnpack#partition", "xnnpack#emit"}
@@ -466,50 +484,28 @@ ROWS: Mapping[str, Row | None] = {
         OBSERVED,
     ),
     **{
-        f"quantization_recipe.quantizers[](xnnpack).{name}": Row(
-            ("quantization_recipe", recipe, "quantizers", 0, name), value, changed
+        f"quantization_recipe.quantizers[]({kind}).{name}": quantizer(kind, name, recipe, value)
+        for kind, name, recipe, value in (
+            ("xnnpack", "observer", "recipe", "min_max"),
+            ("xnnpack", "weights", "dynamic_recipe", "int4"),
+            ("xnnpack", "per_channel", "recipe", False),
+            ("xnnpack", "group_size", "int4_recipe", 32),
+            ("xnnpack", "operators", "recipe", ["aten.linear.default"]),
+            ("xnnpack", "modules", "recipe", ["head"]),
+            ("xnnpack", "exclude", "recipe", ["head"]),
+            ("cuda", "weights", "cuda_recipe", "int4"),
+            ("cuda", "group_size", "cuda_int4_recipe", 32),
+            ("cuda", "modules", "cuda_recipe", ["head"]),
+            ("cuda", "exclude", "cuda_recipe", ["head"]),
+            ("half", "dtype", "half_recipe", "bfloat16"),
+            ("half", "modules", "half_recipe", ["head"]),
+            ("half", "exclude", "half_recipe", ["head"]),
+            ("tensorrt", "dtype", "tensorrt_recipe", "float8_e4m3fn"),
+            ("tensorrt", "observer", "tensorrt_recipe", "min_max"),
+            ("tensorrt", "operators", "tensorrt_recipe", ["aten.linear.default"]),
+            ("tensorrt", "modules", "tensorrt_recipe", ["head"]),
+            ("tensorrt", "exclude", "tensorrt_recipe", ["head"]),
         )
-        for name, recipe, value, changed in (
-            ("observer", "recipe", "min_max", OBSERVED),
-            ("weights", "dynamic_recipe", "int4", {"dynamic#convert"}),
-            # How weights are scaled decides no range of an activation.
-            ("per_channel", "recipe", False, CONVERTED),
-            ("group_size", "int4_recipe", 32, {"int4#convert"}),
-            ("operators", "recipe", ["aten.linear.default"], OBSERVED),
-            ("modules", "recipe", ["head"], OBSERVED),
-            ("exclude", "recipe", ["head"], OBSERVED),
-        )
-    },
-    **{
-        f"quantization_recipe.quantizers[](cuda).{name}": Row(
-            ("quantization_recipe", recipe, "quantizers", 0, name), value, changed
-        )
-        for name, recipe, value, changed in (
-            ("weights", "cuda_recipe", "int4", {"for_cuda#convert"}),
-            ("group_size", "cuda_int4_recipe", 32, {"int4_for_cuda#convert"}),
-            ("modules", "cuda_recipe", ["head"], {"for_cuda#convert"}),
-            ("exclude", "cuda_recipe", ["head"], {"for_cuda#convert"}),
-        )
-    },
-    **{
-        f"quantization_recipe.quantizers[](half).{name}": Row(
-            ("quantization_recipe", "half_recipe", "quantizers", 0, name), value, {"halved#convert"}
-        )
-        for name, value in {"dtype": "bfloat16", "modules": ["head"], "exclude": ["head"]}.items()
-    },
-    **{
-        f"quantization_recipe.quantizers[](tensorrt).{name}": Row(
-            ("quantization_recipe", "tensorrt_recipe", "quantizers", 0, name),
-            value,
-            {f"for_tensorrt#{action}" for action in ("calibrate", "convert")},
-        )
-        for name, value in {
-            "dtype": "float8_e4m3fn",
-            "observer": "min_max",
-            "operators": ["aten.linear.default"],
-            "modules": ["head"],
-            "exclude": ["head"],
-        }.items()
     },
     # A recipe without static ranges has no calibration.
     "quantization_recipe.quantizers[](xnnpack).mode": Row(

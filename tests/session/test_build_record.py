@@ -74,7 +74,7 @@ def file(root: Path, tmp_path: Path) -> str:
     return path
 
 
-def test_what_was_written_is_read_again(root: Path, file: str) -> None:
+def test_written_records_are_read_again(root: Path, file: str) -> None:
     found, wrote = up_to_date(file, str(root)), record_of(root)
     assert found is not None
     for name in ("files", "outputs"):
@@ -181,7 +181,7 @@ def test_byte_code_that_python_keeps_is_no_change(root: Path, file: str) -> None
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "build/demo/out.npy", "build/.hidden/m.py", "no-name/m.py", ".m.py"])
-def test_what_nobody_can_import_is_no_change(root: Path, file: str, name: str) -> None:
+def test_files_that_python_cannot_import_are_no_change(root: Path, file: str, name: str) -> None:
     """Python imports from a checkout, for example."""
     (root / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
     (root / "lib" / name).write_text("")
@@ -197,7 +197,7 @@ def test_what_nobody_can_import_is_no_change(root: Path, file: str, name: str) -
         *("n/__init__.py", "n/below/below/m.py", "n/m.so"),
     ],
 )
-def test_what_can_be_imported_or_says_what_is_installed_is_a_change(root: Path, file: str, name: str) -> None:
+def test_importable_files_and_metadata_are_changes(root: Path, file: str, name: str) -> None:
     (root / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
     (root / "lib" / name).write_text("")
     assert up_to_date(file, str(root)) is None
@@ -236,7 +236,7 @@ def test_no_record_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
-def test_what_is_no_file_is_no_record_and_is_replaced_by_one(
+def test_other_things_than_a_file_are_replaced_by_a_record(
     root: Path, tmp_path: Path, make: Callable[[str], object]
 ) -> None:
     path = str(tmp_path / "record")

@@ -123,7 +123,7 @@ def owners(told: Any) -> set[str]:
     return {action["owner"] for action in told["actions"]}
 
 
-def test_what_a_source_touches_and_no_more_is_looked_at(workspace: Joins) -> None:
+def test_only_targets_of_a_source_are_looked_at(workspace: Joins) -> None:
     workspace.write({"b": "B\n"})
     told = workspace.built()
     assert owners(told) == {"//:t0", "//:t1"}
@@ -202,7 +202,7 @@ def test_where_most_sources_change_all_targets_are_looked_up(workspace: Joins) -
     assert workspace.built()["up_to_date"]
 
 
-def test_what_a_glob_finds_is_never_taken_from_before(workspace: Joins) -> None:
+def test_glob_results_are_never_reused(workspace: Joins) -> None:
     declared = "[[join]]\nname = 'joined'\nsrcs = { glob = ['*.txt'] }\n"
     workspace.write({"texts/BUILD.toml": declared, "texts/1.txt": "1", "texts/2.txt": "2"})
     assert workspace.built()["ok"]
@@ -226,7 +226,7 @@ def test_a_source_that_is_gone_is_missed(workspace: Joins) -> None:
     assert "d" in told["error"]
 
 
-def test_what_another_build_declared_is_not_used(workspace: Joins) -> None:
+def test_declarations_of_another_build_are_not_used(workspace: Joins) -> None:
     """A record and the file beside it are written one after the other, and two builds may do so concurrently."""
     (reads,) = (workspace.root / "modelbuild-out/.modelbuild/snapshots").glob("*.reads")
     other = reads.read_text().replace('"b","b"', '"a","a"')
@@ -261,7 +261,7 @@ def test_readers_are_followed_through_what_needs_them() -> None:
     assert reads.readers({"z"}) == set()
 
 
-def test_what_was_known_of_other_devices_stays_known() -> None:
+def test_facts_about_other_devices_are_kept() -> None:
     old = TargetReads({"//:a": ["x", "z"], "//:b": ["y"]}, {"//:a": ["//:c"]}, {"//:a": 1, "//:b": 2})
     new = TargetReads({"//:a": ["x"], "//:b": ["y"]}, {"//:a": ["//:b"]}, {"//:a": 3, "//:b": 1})
     assert merge_reads(old, new, {"//:a"}) == TargetReads(

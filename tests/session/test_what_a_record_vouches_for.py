@@ -104,7 +104,7 @@ def test_each_file_of_an_output_is_vouched_for(workspace: Any, damage: Callable[
     workspace.nothing_to_do("//a/...")
 
 
-def test_what_another_build_lays_out_meanwhile_is_not_vouched_for(workspace: CheckedWorkspace) -> None:
+def test_concurrent_outputs_of_another_build_are_not_vouched_for(workspace: CheckedWorkspace) -> None:
     """It comes between this build's outputs and its record."""
     made = workspace.root / OUT / "joined.txt"
     workspace.write({"a/read": "READ\n"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
-from modelbuild_rules.program.documents import NeededLibrary
+from modelbuild_rules.backend_api.documents import NeededLibrary
 
 
 class RuntimeBackend(TypedDict):

@@ -10,8 +10,8 @@ from pydantic import AfterValidator
 
 from modelbuild.api import Artifact, Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
 from modelbuild_rules.bundle.contents import bundle_contents
-from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_attributes import Runtime, library_params, runtime_inputs, runtime_places
+from modelbuild_rules.installed_runtime import installed_runtime
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.model.methods import by_method
 from modelbuild_rules.providers import DeviceTarget, Program
@@ -66,7 +66,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     programs = _programs(ctx)
     device = _device(ctx, programs)
     made = bundle_action(ctx, programs, device, "bundle", ctx.label.name, ctx.attrs.tar)
-    return Files((made,)), bundle_contents(made)
+    return Files((made,)), bundle_contents(made, ctx.extensions("backend"))
 
 
 def bundle_action(

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from modelbuild.api import Context, Dep, Label
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.inputs import Place
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import Model, ModelMethod
 
 T = TypeVar("T")

@@ -22,6 +22,7 @@ from modelbuild.api import (
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.call import parse_call
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
@@ -37,7 +38,6 @@ from modelbuild_rules.model.inputs import (
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import EagerMethod, KernelLibrary, Model, ModelMethod
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from modelbuild.api import Attrs, Context, Dep, Extensible, Provider, Source, rule
-from modelbuild_rules.backends.backend import Backend
+from modelbuild_rules.backend_api.backend import Backend
 from modelbuild_rules.model.inputs import Place
 from modelbuild_rules.providers import BackendStack, StackEntry
 

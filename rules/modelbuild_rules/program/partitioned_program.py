@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild.errors import ModelbuildError
-from modelbuild_rules.backends.backend import DeviceFacts, Sidecar
+from modelbuild_rules.backend_api.backend import DeviceFacts, Sidecar
+from modelbuild_rules.method_names import qualified
 from modelbuild_rules.model import source_places
-from modelbuild_rules.model.method_names import qualified
 from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import (
-        LoweredBackend,
-        MethodState,
-        OfferedBackend,
-        PlannedPartition,
-        TargetDevice,
-    )
+    from modelbuild_rules.backend_api.documents import OfferedBackend
+    from modelbuild_rules.program.documents import LoweredBackend, MethodState, PlannedPartition, TargetDevice
 
 PRELOAD = ("torch", "executorch.exir")
 """Modules that workers import before a partition or compile step."""
@@ -31,7 +26,7 @@ PRELOAD = ("torch", "executorch.exir")
 def offered(entry: StackEntry, facts: DeviceFacts) -> OfferedBackend:
     """Return a backend's entry for the partition step."""
     backend = entry.backend
-    attributes = backend.partition_attributes(entry.attributes, facts)
+    attributes = backend.partition_attributes(entry.attributes, backend.facts(facts))
     return {"kind": backend.name, "partitioning": backend.partitioning, "attributes": attributes}
 
 
@@ -40,7 +35,7 @@ class DeviceBackend:
     """A backend of a stack, for a program's device.
 
     entry          its entry in the stack
-    facts          the device's facts
+    facts          the facts of the device that the backend gets
     prerequisites  the inputs of its compile step besides the partition
     """
 

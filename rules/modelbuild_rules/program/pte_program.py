@@ -24,15 +24,15 @@ from modelbuild.api import (
     Resources,
     rule,
 )
-from modelbuild_rules.backends.backend import DeviceFacts
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.backend import DeviceFacts
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
-from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.backend_stack import Backends, stack_at, stack_name
 from modelbuild_rules.program.check_command import GROUP
 from modelbuild_rules.program.contents import program_contents
@@ -196,7 +196,7 @@ def _check_stack(
     of = place_of("model", attrs.model, name)
     label = by_method(attrs.model, name)
     for entry in stack:
-        problem = entry.backend.problem(entry.attributes, facts)
+        problem = entry.backend.problem(entry.attributes, entry.backend.facts(facts))
         if problem and entry in parts:
             engine = ("engines", entry.attributes["part"]) if attrs.engines else of
             raise ctx.error(engine, f"{problem} (device {ctx.device_label})")
@@ -385,11 +385,12 @@ def _for_device(
 ) -> tuple[dict[str, tuple[DeviceBackend, ...]], tuple[CompiledKernels, ...]]:
     """Return the backends of each method and the kernel libraries for the device. Equal prerequisites are shared."""
     target = _target(facts)
-    needed = [entry.backend.prerequisite(entry.attributes, facts) for stack in stacks.values() for entry in stack]
-    made = prerequisites.declare(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
+    entries = [entry for stack in stacks.values() for entry in stack]
+    needed = [each.backend.prerequisite(each.attributes, each.backend.facts(facts)) for each in entries]
+    made = declare_prerequisites(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
     found = iter(made)
     backends = {
-        name: tuple(DeviceBackend(entry, facts, {**next(found), **entry.files}) for entry in stack)
+        name: tuple(DeviceBackend(entry, entry.backend.facts(facts), {**next(found), **entry.files}) for entry in stack)
         for name, stack in stacks.items()
     }
     compiled = [compile_kernels(ctx, each, target, made[-1]["runtime"]) for each in kernels]

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from modelbuild.api import Attrs, Context, Dep, Extensible, Provider, rule
+from modelbuild_rules.backend_api.quantizer import Quantizer
 from modelbuild_rules.model.inputs import Place
 from modelbuild_rules.providers import QuantizationRecipe, QuantizerEntry
-from modelbuild_rules.quantization.quantizer import Quantizer
 
 
 class QuantizationRecipeAttrs(Attrs):

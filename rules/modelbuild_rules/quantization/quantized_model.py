@@ -23,9 +23,9 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.methods import by_method, methods_of, nearest, place_of
 from modelbuild_rules.providers import (
     Dataset,
@@ -266,8 +266,7 @@ def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
     used: list[UsedQuantizer] = []
     for each in recipe.quantizers:
         own = each.quantizer
-        names = own.observe if calibrates else (*own.observe, *own.convert)
-        attributes = {name: each.attributes[name] for name in names}
+        attributes = own.attributes(each.attributes, calibrates)
         used.append({"kind": own.name, "quantizing": own.quantizing, "attributes": attributes})
     return {"quantizers": used}
 

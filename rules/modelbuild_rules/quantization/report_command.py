@@ -9,7 +9,7 @@ from typing import Any
 
 from modelbuild.api import Command, Option
 from modelbuild.errors import BuildError
-from modelbuild_rules.model.method_names import FORWARD, qualified
+from modelbuild_rules.method_names import FORWARD, qualified
 
 _HEAD = ("layer", "operators", "parameters", "error", "rest")
 _WHOLE = "(the model's own)"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,15 +60,16 @@ def from_checkpoint(path: Path) -> Starter:
 
 
 def _read(path: Path) -> Checkpoint:
+    if find_spec("torch") is None:
+        raise EnvironmentProblem("torch is not installed; install it with: pip install 'modelbuild[models]'")
     command = [sys.executable, "-P", "-m", _READER, str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ended.returncode == 0:
         found: Checkpoint = json.loads(ended.stdout)
         return found
-    problem = next(iter(reversed(ended.stderr.strip().splitlines())), f"the reader ended with {ended.returncode}")
-    if problem.startswith("ModuleNotFoundError"):
-        raise EnvironmentProblem(f"{problem}; install it with: pip install 'modelbuild[models]'")
-    raise UsageError(problem)
+    raise UsageError(
+        next(iter(reversed(ended.stderr.strip().splitlines())), f"the reader ended with {ended.returncode}")
+    )
 
 
 def _of_state_dict(path: Path, found: Checkpoint) -> Starter:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.testing.case_names import case_names
+from modelbuild_rules.case_names import case_names
 
 
 class Draw(Attrs):

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, Output, Resources
-from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.bundle.runtime_attributes import library_params, runtime_inputs, runtime_places
+from modelbuild_rules.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.providers import Dataset, DeviceTarget, Program
 from modelbuild_rules.quantization.samples import sample_inputs

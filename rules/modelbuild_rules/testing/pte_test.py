@@ -10,12 +10,12 @@ from pydantic import Field
 from modelbuild.api import Context, Dep, LabelOf, Provider, Sources, TestAction, rule
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.bundle.runtime_attributes import Runtime
+from modelbuild_rules.case_names import is_selected
 from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.providers import DeviceTarget, Model, Program
 from modelbuild_rules.testing.accuracy import Accuracy
 from modelbuild_rules.testing.attributes import Latency, Limits, TestAttrs
 from modelbuild_rules.testing.bisection import search_on_device
-from modelbuild_rules.testing.case_names import is_selected
 from modelbuild_rules.testing.cases import TestCase
 from modelbuild_rules.testing.comparison import Metric, Tolerance, comparison
 from modelbuild_rules.testing.on_device import check_on_device, on_device_test

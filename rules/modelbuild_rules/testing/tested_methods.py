@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context
-from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.methods import by_method, method_of, modules_of, nearest, place_of
 from modelbuild_rules.providers import EagerMethod, ExportedMethod, Lowering, Program
 from modelbuild_rules.testing.cases import TestCase

@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 from modelbuild.actions import Action, DerivedArtifact
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
-from modelbuild.workspace.workspace import load_workspace
+from modelbuild.rule_runner import RuleRunner
 
 # A rule whose programs are always for one device, like a rule for programs from elsewhere.
 PREBUILT = """
@@ -65,15 +61,7 @@ def analyzed(root: Path, program: str, bundle: str = "", build: str = BUILD) -> 
         "nets/net/net.py": "",
         "runtime.tar": "",
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    workspace = load_workspace(root)
-    rules = load_rules(root, workspace.config.rules)
-    analyzer = Analyzer(Loader(workspace, rules.by_name), rules)
-    analyzer.analyze(Label("", "bundle"))
-    (action,) = (n for n in analyzer.graph.nodes.values() if isinstance(n, Action) and n.mnemonic == "bundle")
-    return action
+    return RuleRunner(root, files).target("//:bundle").actions["bundle"]
 
 
 def prebuilt(more: str = "") -> str:
@@ -217,7 +205,7 @@ def test_programs_that_cannot_be_in_one_bundle(tmp_path: Path, net: str, other: 
         ("", "", None, None),
     ],
 )
-def test_what_a_bundle_is_checked_for(
+def test_checks_of_a_bundle(
     tmp_path: Path, program: str, bundle: str, arch: str | None, capabilities: list[str] | None
 ) -> None:
     params = analyzed(tmp_path, prebuilt(program), bundle).params

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
 
 Files = Callable[[Path], dict[str, bytes]]
 

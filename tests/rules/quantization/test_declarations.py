@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.step import Step, StepError
-from modelbuild.workspace.workspace import load_workspace
 from modelbuild_rules.quantization.steps import generate
 
 MODEL = """
@@ -45,13 +41,9 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
     """Return a function that analyses a target of a BUILD file that must be refused, and returns the reason."""
 
     def find(text: str, target: str) -> str:
-        (tmp_path / "MODELBUILD.toml").touch()
-        for name in ("net.py", "a.npy", "b.npy", "a.txt"):
-            (tmp_path / name).touch()
-        (tmp_path / "BUILD.toml").write_text(text)
-        rules = load_rules(tmp_path, ())
+        files = dict.fromkeys(("net.py", "a.npy", "b.npy", "a.txt"), "")
         with pytest.raises(LoadingError) as found:
-            Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules).analyze(Label("", target))
+            RuleRunner(tmp_path, {**files, "BUILD.toml": text}).target(f"//:{target}")
         assert "\n" not in str(found.value)
         return str(found.value)
 

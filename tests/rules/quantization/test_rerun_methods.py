@@ -117,7 +117,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c != QUICK else ()) for c in TABLE])
-def test_what_runs_again_after(built: Workspace, tmp_path: Path, case: str) -> None:
+def test_reruns_after_a_change(built: Workspace, tmp_path: Path, case: str) -> None:
     workspace = built.copy(tmp_path)
     TABLE[case].change(workspace)
     assert workspace.ran("//:program") == TABLE[case].ran

@@ -9,16 +9,13 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """
@@ -50,16 +47,9 @@ def actions(tmp_path: Path) -> Callable[..., dict[str, Action]]:
     """Return the actions of the test, by mnemonic."""
 
     def declared(more: str = "", device: str = 'runners = [":near"]', test: str = TEST) -> dict[str, Action]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
-        (tmp_path / "runtime.tar").touch()
         build = program_build('{ type = "portable" }', entry="net.py:Net", device=device)
-        (tmp_path / "BUILD.toml").write_text(build + test + more)
-        rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
-        analyzer.analyze(Label("", "test"))
-        nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == "//:test"}
+        runner = RuleRunner(tmp_path, {"BUILD.toml": build + test + more, "net.py": "", "runtime.tar": ""})
+        return {action.mnemonic: action for action in runner.target("//:test").actions.values()}
 
     return declared
 

@@ -11,16 +11,13 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """
@@ -48,14 +45,9 @@ def actions(tmp_path: Path) -> Actions:
     def declared(
         more: str = "", device: str = "", owner: str = "program_test", test: str = TEST, test_filter: str = ""
     ) -> dict[str, Action]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(build_file(more, device, test))
-        rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules, test_filter=test_filter)
-        analyzer.analyze(Label("", owner))
-        nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == f"//:{owner}"}
+        files = {"BUILD.toml": build_file(more, device, test), "net.py": ""}
+        runner = RuleRunner(tmp_path, files, test_filter=test_filter)
+        return {action.mnemonic: action for action in runner.target(f"//:{owner}").actions.values()}
 
     return declared
 
@@ -244,9 +236,7 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
     ],
 )
-def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
-    actions: Actions, more: str, line: str
-) -> None:
+def test_conflicts_are_errors_with_the_command_that_helps(actions: Actions, more: str, line: str) -> None:
     with pytest.raises(LoadingError) as raised:
         actions(more)
     assert raised.value.message.startswith(line)
@@ -333,7 +323,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
         ),
     ],
 )
-def test_what_is_no_case_and_no_metric(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
+def test_invalid_cases_and_metrics(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
     (tmp_path / "x.npy").touch()
     with pytest.raises(LoadingError) as raised:
         actions(test=CASES.replace("{inputs}", inputs).replace("{more}", more))

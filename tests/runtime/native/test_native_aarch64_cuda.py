@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
+from modelbuild_rules.backend_api.steps.elf import machine, needs
 from tests.rules.backends.cuda.fat_binaries import fat_binaries
 from tests.runtime.native.aarch64 import EMULATOR, Runtime
 from tests.workspace_builder import Workspace

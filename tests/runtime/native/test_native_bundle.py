@@ -20,9 +20,9 @@ import pytest
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
 from modelbuild.trust.signatures import SigningKey, sign, signature_path
+from modelbuild_rules.backend_api.steps.elf import machine
 from modelbuild_rules.bundle.steps import runtime_bundle
 from modelbuild_rules.bundle.steps.runtime.archive import calls_of, lay_out
-from modelbuild_rules.bundle.steps.runtime.elf import machine
 from modelbuild_runtime.files.manifest import read_manifest
 from tests.format_shapes import check_format
 from tests.runtime.native.aarch64 import SYSROOT, Runtime

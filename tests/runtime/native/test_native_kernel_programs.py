@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from modelbuild_rules.kernels.steps import torchvision_eager
+from modelbuild_rules.operators.steps import torchvision_eager
 from tests.workspace_builder import Workspace
 
 # The same registrations as torchvision's, with its operators in Python.

@@ -153,6 +153,6 @@ def test_libraries_that_a_bundle_cannot_use_are_refused_in_one_line(native: Path
     assert refused(library, tmp_path) == f"{RTX} needs {lacking}, which neither the bundle nor glibc has"
     text = tmp_path / RTX
     text.write_text("nothing")
-    assert refused(text, tmp_path) == f"{RTX} is not a library; expected one for x86_64"
+    assert refused(text, tmp_path) == f"{RTX} is not a library; expected a library for x86_64"
     text.write_bytes(library.read_bytes()[:5000])
     assert refused(text, tmp_path).startswith(f"{RTX} is damaged: ")

@@ -16,7 +16,7 @@ import pytest
 
 import modelbuild
 from modelbuild.toolchain.uv import find_uv
-from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_rules.backend_api.steps.elf import machine
 from tests.packaging.installation import bare_environment, build, checkout, environment, run
 from tests.runtime.native.aarch64 import Runtime
 

@@ -10,6 +10,7 @@ from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.targets.one_target import evidence_of, needing_trust, write_document
 from modelbuild.session.request import Flags
 
 
@@ -21,9 +22,8 @@ from modelbuild.session.request import Flags
 def command(settings: Settings, /, target: str, output: Path | None, flags: Flags) -> int:
     """Build TARGET and write its bill of materials: CycloneDX 1.6, as JSON.
 
-    Equal outputs have equal bills. Their time is SOURCE_DATE_EPOCH, or else that of the commit.
+    Equal outputs have equal bills. Their time is SOURCE_DATE_EPOCH, or else the commit's.
     """
-    from modelbuild.cli.targets.one_target import evidence_of, needing_trust, write_document
 
     with needing_trust("sbom"):
         from modelbuild.trust.sbom.cyclonedx import cyclonedx_bytes

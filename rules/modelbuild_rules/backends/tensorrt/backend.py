@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from platform import machine
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from modelbuild.api import Attrs, Size
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Values
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Library, Operators, Values
+from modelbuild_rules.backend_api.decides import Decides
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
@@ -50,39 +51,39 @@ class Tensorrt(Attrs):
     type: Literal["tensorrt"]
     """The kind of backend."""
 
-    flavour: Literal["rtx", "standard"] = "rtx"
+    flavour: Annotated[Literal["rtx", "standard"], Decides("partition", "compile")] = "rtx"
     """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""
 
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "tf32"
+    precision: Annotated[Literal["fp32", "tf32", "fp16", "bf16"], Decides("partition", "compile")] = "tf32"
     """Precision of float32 operators: fp32, TF32 products, or fp16 or bf16 with the exceptions of the recipe `half`
     (exp, sum, norms and others stay fp32; operators on 8-bit values, too), without TF32. Tensors that are fp16 or bf16
     in the model stay so. fp16 or bf16 without float32 operators is an error."""
 
-    min_block_size: int = Field(default=5, ge=1)
+    min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
     """Minimum number of operators in an engine."""
 
-    exclude_ops: Operators = ()
+    exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
-    require_full_compilation: bool = False
+    require_full_compilation: Annotated[bool, Decides("partition")] = False
     """Fail the build unless TensorRT takes every node, in one engine. Requires data_dependent_ops = "take", which is
     not the default with `rtx`."""
 
-    data_dependent_ops: Literal["fallback", "take"] | None = None
+    data_dependent_ops: Annotated[Literal["fallback", "take"] | None, Decides("partition", "compile")] = None
     """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
     default "fallback" with `rtx`, which can't build them, and "take" with `standard`."""
 
-    optimization_profiles: tuple[dict[str, Profile], ...] = ()
+    optimization_profiles: Annotated[tuple[dict[str, Profile], ...], Decides("partition")] = ()
     """Shapes to build for, by input. By default one profile with each dynamic dimension's declared range."""
 
-    workspace_size: Size = Field(default=1 << 30, validate_default=True)
+    workspace_size: Annotated[Size, Decides("compile")] = Field(default=1 << 30, validate_default=True)
     """Memory that an engine may use besides its weights: bytes, or text such as "1GiB"."""
 
-    on_failure: Literal["error", "fallback"] = "error"
+    on_failure: Annotated[Literal["error", "fallback"], Decides("partition")] = "error"
     """If TensorRT can't build a partition's engine, fail, or leave its nodes to the next backend. `fallback` builds
     each engine twice: once in the partition step, to find partitions that fail."""
 
-    gpu: int | None = Field(default=None, ge=0, le=127)
+    gpu: Annotated[int | None, Decides("partition", "compile")] = Field(default=None, ge=0, le=127)
     """Index of the device's GPU that runs the engines; by default `gpu` of the device."""
 
 
@@ -135,24 +136,26 @@ class TensorrtBackend(Backend):
         return ""
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        derived = {
-            "fallback_data_dependent_ops": _falls_back(attributes["flavour"], attributes["data_dependent_ops"]),
+        own = super().partition_attributes(attributes, facts)
+        given, on_failure, _ = (own.pop(name) for name in ("data_dependent_ops", "on_failure", "gpu"))
+        return {
+            **own,
+            "fallback_data_dependent_ops": _falls_back(own["flavour"], given),
             "target_device": f"cuda:{_gpu(attributes, facts)}",
+            # The engine's settings count only if the partition step builds engines to find those that fail.
+            "engine": self.compile_attributes(attributes, facts) if on_failure == "fallback" else None,
         }
-        # The engine's settings count only if the partition step builds engines to find those that fail.
-        tried = {
-            "engine": self.compile_attributes(attributes, facts) if attributes["on_failure"] == "fallback" else None
-        }
-        return {name: attributes[name] for name in self.partition} | derived | tried
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        derived = {
-            "fallback_data_dependent_ops": _falls_back(attributes["flavour"], attributes["data_dependent_ops"]),
+        own = super().compile_attributes(attributes, {})
+        given = own.pop("data_dependent_ops")
+        return {
+            **own,
+            "fallback_data_dependent_ops": _falls_back(own["flavour"], given),
             "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),
             "gpu": _gpu(attributes, facts),
             "platform": f"{facts['os']}_{facts['arch']}",
         }
-        return {name: attributes[name] for name in self.compile} | derived
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
         return _TORCH + _TOOLS[attributes["flavour"]]
@@ -174,16 +177,16 @@ TENSORRT = TensorrtBackend(
     extras=("tensorrt-rtx", "tensorrt"),
     partitioning="modelbuild_rules.backends.tensorrt.steps.partitioning",
     compiling="modelbuild_rules.backends.tensorrt.steps.compile",
-    partition=(
-        "flavour",
-        "precision",
-        "min_block_size",
-        "exclude_ops",
-        "require_full_compilation",
-        "optimization_profiles",
-    ),
-    compile=("flavour", "precision", "workspace_size"),
     device=("arch", "compute_capabilities", "gpu", "os"),
+    libraries=(
+        Library(
+            "torch-tensorrt-executorch-runtime",
+            "BSD-3-Clause",
+            ("lib/libaoti_cuda_shims.so", "lib/libextension_cuda.so"),
+            "torch-tensorrt-executorch-runtime",
+            "pkg:pypi/torch-tensorrt-executorch-runtime",
+        ),
+    ),
 )
 
 

@@ -11,12 +11,13 @@ from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, Source, rule
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Values
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Values
+from modelbuild_rules.backend_api.decides import Decides
 from modelbuild_rules.device.device_target import Capability
 from modelbuild_rules.files.origin import OriginAttrs
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import CompiledModule, Model, ModelMethod, StackEntry
 
 if TYPE_CHECKING:
@@ -109,6 +110,15 @@ class TensorrtEngineAttrs(OriginAttrs):
     """Index of the device's GPU that runs it."""
 
 
+class _EnginePart(Attrs):
+    """The table of an engine in a stack, which no BUILD file has."""
+
+    part: Annotated[str, Decides("partition")]
+    target_device: Annotated[str, Decides("partition")]
+    arch: Annotated[str, Decides()]
+    compute_capabilities: Annotated[tuple[str, ...], Decides()]
+
+
 @dataclass(frozen=True)
 class EngineBackend(Backend):
     """A backend that takes the calls of one engine."""
@@ -156,10 +166,9 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     backend = EngineBackend(
         "backend",
         "tensorrt_engine",
-        TensorrtEngineAttrs,
+        _EnginePart,
         partitioning="modelbuild_rules.backends.tensorrt.steps.prebuilt_partitioning",
         compiling="modelbuild_rules.backends.tensorrt.steps.prebuilt_compile",
-        partition=("part", "target_device"),
         device=("arch", "compute_capabilities"),
     )
     attributes = {

@@ -24,7 +24,6 @@ from safetensors.torch import save_file
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.kernels.steps import factorization_shapes
 from modelbuild_rules.model.steps.calls.drawn import drawn_calls
 from modelbuild_rules.model.steps.calls.exported import check_exported, write_calls
 from modelbuild_rules.model.steps.calls.recorded import Recording, record
@@ -46,6 +45,7 @@ from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
 from modelbuild_rules.model.steps.exported.values import write_operator
 from modelbuild_rules.model.steps.traceable.replacements import changed, replaced
+from modelbuild_rules.operators.steps import factorization_shapes
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, ModelParams, SourcePlace

@@ -30,12 +30,12 @@ from executorch.exir import ExecutorchBackendConfig
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
 from modelbuild.step import Step
-from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.composite_operators import composite_operators_found_once
+from modelbuild_rules.backend_api.steps.named_data import NamedBytes, write_named
 from modelbuild_rules.model.steps.calls.recorded import first_inputs
-from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.operators.steps import custom
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement, input_types
 from modelbuild_rules.program.steps.lowering.memory_plan import arena_config, device_io_config
 from modelbuild_rules.program.steps.lowering.notes import notes
@@ -44,7 +44,7 @@ from modelbuild_rules.program.steps.lowering.portable import needed_libraries
 from modelbuild_rules.program.steps.lowering.stack import Stack
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import TensorLayout
+    from modelbuild_rules.backend_api.documents import TensorLayout
 
 _TAG = "weights"
 """The name of executorch's file of constants outside the program."""

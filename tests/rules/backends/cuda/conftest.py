@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from modelbuild.step import Step
+from modelbuild_rules.backend_api.steps.cpp_compiler import zig
 from modelbuild_rules.backends.xnnpack.steps import compile
-from modelbuild_rules.cpp.steps.compiler import zig
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.program.steps import emit, partition
 

@@ -87,7 +87,7 @@ def test_the_device_decides_where_data_is() -> None:
     assert CUDA.partition_attributes({**ATTRIBUTES, "gpu": 2}, facts("8.6", gpu=1))["target_device"] == "cuda:2"
 
 
-def test_what_is_compiled_does_not_depend_on_what_is_taken() -> None:
+def test_compilation_does_not_depend_on_the_choice_of_nodes() -> None:
     other = {**ATTRIBUTES, "exclude_ops": ["aten.gelu.default"], "min_block_size": 9}
     assert CUDA.compile_attributes(other, facts("8.6")) == CUDA.compile_attributes(ATTRIBUTES, facts("8.6"))
     assert CUDA.partition_attributes(other, facts("8.6")) != CUDA.partition_attributes(ATTRIBUTES, facts("8.6"))

@@ -121,7 +121,7 @@ def test_compiling_shows_each_candidate_and_each_kernel(compiled: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
+def test_tuned_programs(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
     """Through the command line."""
     workspace.write(
         {

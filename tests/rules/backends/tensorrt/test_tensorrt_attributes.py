@@ -54,7 +54,7 @@ def seen(given: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
         ({}, {"memory": 5}, set()),
     ],
 )
-def test_who_sees_an_attribute(given: dict[str, Any], facts: dict[str, Any], changed: set[str]) -> None:
+def test_readers_of_an_attribute(given: dict[str, Any], facts: dict[str, Any], changed: set[str]) -> None:
     base, other = seen({}, FACTS), seen(given, {**FACTS, **facts})
     assert {step for step in base if base[step] != other[step]} == changed
 
@@ -64,7 +64,7 @@ def test_sets_have_one_order() -> None:
     assert attributes(exclude_ops=names) == attributes(exclude_ops=["aten.add.Tensor", "aten.sub.Tensor"])
 
 
-def test_with_fallback_the_engines_settings_decide_partitions_too() -> None:
+def test_with_fallback_engine_settings_decide_partitions() -> None:
     one, other = (seen({"on_failure": "fallback", "workspace_size": size}, FACTS)["partition"] for size in (1, 2))
     assert one != other
 

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine import half_precision
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 TYPES = {"fp16": "float16", "bf16": "bfloat16"}
 

@@ -120,9 +120,7 @@ def test_another_head_is_another_engine_and_none_else(partition: Callable[..., A
     assert len({key(three, "p0"), key(three, "p1"), key(five, "p1")}) == 3
 
 
-def test_what_is_in_front_of_dynamic_sizes_is_not_in_it(
-    partition: Callable[..., Any], key: Key, tmp_path: Path
-) -> None:
+def test_nodes_before_dynamic_sizes_are_in_no_key(partition: Callable[..., Any], key: Key, tmp_path: Path) -> None:
     """A size is read from a tensor that the partition takes anyway, not from its origin in the program."""
 
     class Behind(nn.Module):

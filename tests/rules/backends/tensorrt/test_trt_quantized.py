@@ -15,11 +15,11 @@ import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch import Tensor, nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
+from modelbuild_rules.backend_api.steps.quantized import quantized as quantized_nodes
 from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.quantized import quantized as quantized_nodes
-from modelbuild_rules.program.steps.partitions.files import read_partition
 from tests.rules.quantization.conftest import Quantized, run_quantization
 
 OPS = torch.ops.quantized_decomposed

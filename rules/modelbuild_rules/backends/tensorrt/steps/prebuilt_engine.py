@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.compiled import PROCESSED
+from modelbuild_rules.backend_api.steps.named_data import write_named
 from modelbuild_rules.backends.tensorrt.steps.engine.about import write_about
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.plan_header import PlanHeader, read_header
-from modelbuild_rules.program.steps.linking.named_data import write_named
-from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
 
 
 def run(step: Step) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.elf import machine, needs
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut
-from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
 
 if TYPE_CHECKING:
+    from modelbuild_rules.backend_api.documents import NeededLibrary
     from modelbuild_rules.bundle.documents import BundledLibrary, NeededByBundle
-    from modelbuild_rules.program.documents import CompiledPartition, NeededLibrary
+    from modelbuild_rules.program.documents import CompiledPartition
 
 _SYSTEM = ("libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "libmvec.so.", "ld-linux-")
 """Beginnings of the names of libraries that every Linux with glibc has."""
@@ -90,7 +91,7 @@ def _lay_out(
     name = source.name
     found = machine(source)
     if found is None:
-        raise StepError(f"{name} is not a library; expected one for {laid_out.arch}")
+        raise StepError(f"{name} is not a library; expected a library for {laid_out.arch}")
     if found != laid_out.arch:
         raise StepError(f"{name} is for {found}; expected {laid_out.arch}, the bundle's architecture")
     _check_needed(name, declared["version"], needed)

@@ -18,11 +18,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.nodes import named, op_name, origin
 from modelbuild_rules.model.steps.calls.differences import equal_choices
 from modelbuild_rules.model.steps.calls.facts import comparison
 from modelbuild_rules.model.steps.calls.recorded import buffers, restore
-from modelbuild_rules.program.steps.lowering.delegation import op_name
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
 from modelbuild_rules.program.steps.lowering.stack import StackBackend
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 

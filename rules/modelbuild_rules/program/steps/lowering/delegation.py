@@ -6,19 +6,17 @@ of a control-flow operator are named `branch.node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir.backend.partitioner import Partitioner
-from executorch.exir.delegate import executorch_call_delegate
-from executorch.exir.graph_module import get_control_flow_submodules
 
 from modelbuild.step import Progress
-from modelbuild_rules.program.steps.lowering.node_names import origin
+from modelbuild_rules.backend_api.steps.nodes import branches, computing, op_name, origin
+from modelbuild_rules.backend_api.steps.quantized import quantized
 from modelbuild_rules.program.steps.lowering.patches.arrange import mark_places
-from modelbuild_rules.program.steps.lowering.quantized import quantized
 from modelbuild_rules.program.steps.lowering.stack import StackBackend
 
 if TYPE_CHECKING:
@@ -151,32 +149,6 @@ class RecordingPartitioner(Partitioner):
         refusal = partial(self._backend.partitioning.refusal, self._partitioner)
         self._delegation.record_offer(self._backend, result.tagged_exported_program, why, refusal)
         return result
-
-
-def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the nodes that compute and are not yet lowered, with names; nodes of branches follow the graph's own."""
-    for node in graph_module.graph.nodes:
-        if node.op == "call_function" and node.target is not executorch_call_delegate and not _takes_apart(node):
-            yield prefix + node.name, node
-    for name, submodule, _ in get_control_flow_submodules(graph_module):
-        yield from computing(submodule, f"{prefix}{name}.")
-
-
-def branches(graph_module: Any) -> Iterator[Any]:
-    """Yield the graph modules of all branches of control flow, at any depth."""
-    for _, submodule, _ in get_control_flow_submodules(graph_module):
-        yield submodule
-        yield from branches(submodule)
-
-
-def op_name(node: Any) -> str:
-    """Return a node's operator: `aten.add.Tensor`, `operator.mul` (arithmetic on sizes), `higher_order.cond`."""
-    name = str(node.target.__name__)
-    return name if "." in name else f"{node.target.__module__.strip('_').removeprefix('torch.ops.')}.{name}"
-
-
-def _takes_apart(node: Any) -> bool:
-    return getattr(node.target, "__name__", "") == "getitem"
 
 
 def _module(node: Any, owners: Mapping[str, str]) -> str | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -24,23 +23,25 @@ from typing import Any, NamedTuple, NoReturn
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from modelbuild.step import Progress, StepError, ignore_progress
-from modelbuild_rules.kernels.steps import factorization_shapes
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner, computing
-from modelbuild_rules.program.steps.lowering.failure import library_failures
+from modelbuild_rules.backend_api.steps.failure import library_failures
+from modelbuild_rules.backend_api.steps.kept_results import computed_once
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.operators.steps import factorization_shapes
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
-from modelbuild_rules.program.steps.lowering.operator_check import operator_problems
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
 from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
-from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
-from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
+    has_complex_scalars,
+    in_real_arithmetic,
+)
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import without_repetition
 from modelbuild_rules.program.steps.lowering.rewrites.delegated import has_conditions, initialize_buffers, keep_results
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat, has_empty_cat
 from modelbuild_rules.program.steps.lowering.rewrites.equivalents import has_equivalents, with_equivalents
-from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, has_complex_scalars, unfit_nodes
 from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_sizes, whole_linear
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero, has_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import has_recurrent_nets, keep_loops
@@ -49,6 +50,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.row_major import ROW_MAJOR
 from modelbuild_rules.program.steps.lowering.rewrites.rows import has_separate_rows, join_rows
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
 from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
+from modelbuild_rules.program.steps.lowering.unrunnable import Unfit, Unrunnable
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 
@@ -78,6 +80,7 @@ EXPORTED = (
         lambda each: has_recurrent_nets(each.program),
         lambda each: keep_loops(each.program, each.stack.unrolls),
     ),
+    Pass("complex numbers", lambda each: each.stack.real_arithmetic, lambda each: in_real_arithmetic(each.program)),
     Pass("operators for the backends", lambda each: each.stack.backends, lambda each: each.stack.prepare(each.program)),
 )
 REPEATED = (
@@ -253,11 +256,11 @@ class StackLowering:
         """Check the operators of the edge program before any backend gets a partition of it."""
         if self._is_checked:
             return
-        refused = cache(lambda backend: backend.refused(edge))
-        self.unfit = unfit_nodes(edge, self.stack, refused, self._tried)
+        unrunnable = Unrunnable(edge, self.stack)
+        self.unfit = unrunnable.unfit(self._tried)
         if self.unfit:
             raise _Again
-        if problems := operator_problems(edge, self.stack, refused):
+        if problems := unrunnable.problems():
             raise StepError(problems)
         self._is_checked = True
         self.state = StateBuffers(edge)

@@ -10,11 +10,12 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.kernels.steps import builtin, custom
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.aten import operator_names
-from modelbuild_rules.program.steps.lowering.delegation import Fact, computing
-from modelbuild_rules.program.steps.lowering.node_names import named
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.aten import operator_names
+from modelbuild_rules.backend_api.steps.nodes import computing, named
+from modelbuild_rules.kernels.steps import builtin
+from modelbuild_rules.operators.steps import custom
+from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 from modelbuild_rules.program.steps.lowering.stack import Stack
 from modelbuild_rules.program.steps.lowering.trial import runs

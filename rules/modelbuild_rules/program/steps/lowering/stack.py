@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend
+    from modelbuild_rules.backend_api.documents import OfferedBackend
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +26,6 @@ class StackBackend:
     kind: str
     attributes: Mapping[str, Any]
     partitioning: Partitioning
-
-    def refused(self, program: Any) -> Mapping[str, str]:
-        """Return why the backend does not take nodes of an edge program, by name."""
-        return self.partitioning.refused(program, self.attributes)
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,11 @@ class Stack:
     def unrolls(self) -> int:
         """The most steps of a recurrent net that are unrolled."""
         return next((each.partitioning.unrolls for each in self.backends), Partitioning.unrolls)
+
+    @property
+    def real_arithmetic(self) -> bool:
+        """Whether a delegate of the stack has no complex tensors."""
+        return any(each.partitioning.real_arithmetic for each in self.backends)
 
     @property
     def passes(self) -> list[Any]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, computing
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partition_files import write_partition
+from modelbuild_rules.program.steps.lowering.delegation import Delegation
 from modelbuild_rules.program.steps.lowering.stack import StackBackend
-from modelbuild_rules.program.steps.partitions.files import write_partition
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import PlannedPartition

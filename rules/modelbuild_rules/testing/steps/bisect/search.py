@@ -14,14 +14,14 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch.export.graph_signature import OutputKind
 
 from modelbuild.step import Step
-from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.backend_api.steps.nodes import op_name
+from modelbuild_rules.backend_api.steps.partition_files import write_partition
 from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.model.steps.eager.tensors import to_array, to_tensor
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.lowering.delegation import op_name
+from modelbuild_rules.operators.steps import custom
 from modelbuild_rules.program.steps.lowering.pipeline import StackLowering
 from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
-from modelbuild_rules.program.steps.partitions.files import write_partition
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 from modelbuild_rules.testing.steps.bisect.finding import Finding, Node, Nodes
 from modelbuild_rules.testing.steps.bisect.origins import (

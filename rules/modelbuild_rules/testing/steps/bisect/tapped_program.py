@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import modelbuild_runtime
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.testing.steps.bisect.search import lower_again, write_tapped
 from modelbuild_rules.testing.steps.bisect.taps import tap
 from modelbuild_rules.testing.steps.parity.programs import description_of, methods_of, tensor_ports

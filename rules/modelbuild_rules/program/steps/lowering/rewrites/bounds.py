@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
+from modelbuild_rules.backend_api.steps.nodes import named, origin
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
 
 aten = torch.ops.aten
@@ -91,13 +91,6 @@ def _upper(size: int | torch.SymInt) -> int | None:
         return size
     upper = bound_sympy(size.node.expr, size.node.shape_env.var_to_range).upper
     return int(upper) if isinstance(upper, (int, sympy.Integer)) else None
-
-
-def may_be_zero(size: int | torch.SymInt) -> bool:
-    """Return whether a size may be 0. Comparisons of sizes don't say it: torch takes those of inputs for positive."""
-    if isinstance(size, int):
-        return size == 0
-    return not bound_sympy(size.node.expr, size.node.shape_env.var_to_range).lower > 0
 
 
 def _nms(boxes: Any, *others: Any) -> int | None:

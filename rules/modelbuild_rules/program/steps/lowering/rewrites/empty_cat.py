@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
+from modelbuild_rules.backend_api.steps.shapes import may_be_zero
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten

@@ -25,13 +25,13 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
-from modelbuild_rules.program.steps.lowering.rewrites.resizing import (
+from modelbuild_rules.backend_api.steps.resizing import (
     bicubic_antialiased,
     bilinear_antialiased,
     linear,
     of_sizes_or_factors,
 )
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
 

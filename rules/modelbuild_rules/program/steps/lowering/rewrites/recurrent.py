@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.nn import functional
 
-from modelbuild_rules.kernels.steps import lowered_operators
+from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten

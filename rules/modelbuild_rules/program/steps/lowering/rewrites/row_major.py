@@ -11,7 +11,7 @@ Backends choose orders inside partitions themselves, and lose nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import eq, ne
+from operator import ne
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassResult
 
+from modelbuild_rules.backend_api.steps.shapes import has_other_order
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
 
 
@@ -94,13 +95,6 @@ def _bypass(copy: Node) -> None:
         copy.graph.erase_node(copy)
     else:
         copy.target, copy.kwargs = _COPY, {"dim_order": copy.kwargs["dim_order"]}
-
-
-def has_other_order(value: Any) -> bool:
-    """Return whether this is a tensor that may lie in another order. Dimensions of size 1 count, as for executorch."""
-    if not isinstance(value, Tensor):
-        return False
-    return not all(map(statically_known_true, map(eq, value.stride(), _empty(value).stride())))
 
 
 def _is_other(node: Node) -> bool:

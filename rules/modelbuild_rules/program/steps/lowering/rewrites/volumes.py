@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 from torch.nn.functional import conv2d, conv_transpose2d, pad
 
-from modelbuild_rules.program.steps.lowering.node_names import origin
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import inline, traced
 
 aten = torch.ops.aten
