@@ -97,7 +97,7 @@ def _type(row: Attribute) -> str:
     text = re.sub(
         r" \(at least ([\d.]+), at most ([\d.]+)\)", r" from \1 to \2", text.replace("list of string", "strings")
     )
-    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or (?!table\b)\w+)?)", _linked_rules, text)
+    text = re.sub(r"\blabel of an? (\w+(?:(?:, | or )(?!table\b|list\b)\w+)*)", _linked_rules, text)
     text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
     if row.required:
         return f"{text}, required"
