@@ -24,9 +24,9 @@ name = "detector"
 outputs = [
     { about = "not a name", name = "x" },
 ]
-about = """
+about = '''
 name = "nothing"
-"""
+'''
 
 [[pte_program]]
 name = 'classifier_{stack}'
