@@ -73,7 +73,7 @@ def partition(folder: Path, size: int) -> None:
         "flavour": "rtx",
         "precision": "fp32",
         "min_block_size": 1,
-        "torch_executed_ops": [],
+        "exclude_ops": [],
         "require_full_compilation": True,
         "fallback_data_dependent_ops": True,
         "optimization_profiles": [],

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import modelbuild.build.engine as engine
+import modelbuild.session.engine as engine
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.cli import main
 from modelbuild.execution.executor import Outcome, Request

@@ -72,7 +72,7 @@ class DeviceRunner:
         self.jumps()
         for path in (self.key, self.known_hosts, self.folder):
             if not is_line(path) or '"' in path or path.startswith("-"):
-                raise ValueError(f"{shown(path)} is not a path; expected one without quotes")
+                raise ValueError(f"{shown(path)} is not a path; expected a path without quotes")
 
     def jumps(self) -> tuple[tuple[str, str, int], ...]:
         """Return the user, the host and the port of each jump host; '' and 0 for ssh's defaults."""

@@ -123,7 +123,7 @@ def example_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cpp_runtime(repository: Path) -> Path:
     """Return the libraries to link CUDA delegates' libraries with, made once for each version of the compiler."""
-    from modelbuild_rules.cpp.steps.compiler import make_runtime
+    from modelbuild_rules.backend_api.steps.cpp_compiler import make_runtime
 
     made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
     made.parent.mkdir(exist_ok=True)
@@ -143,10 +143,10 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
     from modelbuild.actions import Action, ActionResult
     from modelbuild.analysis.analyze import Analyzer
     from modelbuild.analysis.rules import load_rules
-    from modelbuild.build.source_files import Sources
     from modelbuild.execution.keys import Keys, key_of
     from modelbuild.labels import Label
     from modelbuild.loading.loader import Loader
+    from modelbuild.session.source_files import Sources
     from modelbuild.store.local import open_store
     from modelbuild.workspace.workspace import load_workspace
 

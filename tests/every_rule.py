@@ -53,12 +53,12 @@ _TENSORRT = {
     "workspace_size": "1GiB",
     "optimization_profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [8, 2]}}],
     "gpu": 0,
-    "target_device": "cuda:0",
-    "torch_executed_ops": ["aten.gelu.default"],
+    "data_dependent_ops": "fallback",
+    "exclude_ops": ["aten.gelu.default"],
 }
 _CUDA = {"type": "cuda", "candidates": 4, "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
 
-_LIBRARY = {"file": "libx.so.1", "version": "1.6.1.120", "licence": "A licence", "licence_file": "a.txt"}
+_LIBRARY = {"file": "libx.so.1", "version": "1.6.1.120", "license": "A licence", "license_file": "a.txt"}
 
 FILES = [{"name": "files", "files": {"x": "y.npy", "y": "y.npy"}}]
 PACKAGE: dict[str, Any] = {
@@ -133,7 +133,7 @@ PACKAGE: dict[str, Any] = {
             "kernels": [":kernels"],
             "requires": ["numpy"],
         },
-        {"name": "archived", "archive": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
+        {"name": "archived", "exported": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
         {
             "name": "with_methods",
             "entry": "net.py:Net",
@@ -231,22 +231,25 @@ PACKAGE: dict[str, Any] = {
             "min_glibc": "2.31",
             "runners": [":by_ssh", ":emulated"],
         },
-        {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.9"], "cuda_index": 1, "memory": 1024},
+        {"name": "gpu", "arch": "x86_64", "compute_capabilities": ["8.9"], "gpu": 1, "memory": 1024},
     ],
     "device_runner": [
         {
             "name": "by_ssh",
-            "kind": "ssh",
-            "host": "host.example",
-            "user": "u",
-            "port": 2222,
-            "jump": "gate.example",
-            "key": "~/.ssh/key",
-            "known_hosts": "a.txt",
+            "connection": {
+                "type": "ssh",
+                "host": "host.example",
+                "user": "u",
+                "port": 2222,
+                "jump": "gate.example",
+                "key": "~/.ssh/key",
+                "known_hosts": "a.txt",
+            },
             "folder": "device",
             "store_size": "1 GiB",
         },
-        {"name": "emulated", "kind": "qemu", "arch": "aarch64"},
+        {"name": "emulated", "connection": {"type": "qemu", "arch": "aarch64"}},
+        {"name": "here", "connection": {"type": "local"}},
     ],
     "pte_program": [
         {
@@ -281,7 +284,7 @@ PACKAGE: dict[str, Any] = {
             "license": "MIT",
             "source": "https://host.example/x",
             "version": "8.6.1",
-            "compute_capability": ["8.6", "8.9"],
+            "compute_capabilities": ["8.6", "8.9"],
             "arch": "x86_64",
             "inputs": [{"name": "x", "binding": "i", "shape": ["n", 2], "dtype": "float32", "range": [0, 1]}],
             "outputs": [{"name": "y", "binding": "o", "shape": ["n", 2], "dtype": "float32"}],
@@ -295,12 +298,11 @@ PACKAGE: dict[str, Any] = {
         {
             "name": "bundle",
             "program": ":program",
-            "runtime": "runtime.tar",
+            "runtime": {"archive": "runtime.tar", "libraries": [_LIBRARY]},
             "tar": True,
             "device": ":cpu",
-            "libraries": [_LIBRARY],
         },
-        {"name": "both", "program": {"one": ":program", "two": ":several"}, "runtime": "runtime.tar"},
+        {"name": "both", "program": {"one": ":program", "two": ":several"}, "runtime": {"archive": "runtime.tar"}},
     ],
     "pte_test": [
         {
@@ -308,7 +310,7 @@ PACKAGE: dict[str, Any] = {
             "program": ":program",
             "model": ":model",
             "device": ":cpu",
-            "inputs": [
+            "cases": [
                 *FILES,
                 {"name": "stream", "calls": [{"x": "y.npy", "y": "y.npy"}, {"x": "y.npy", "y": "y.npy"}]},
                 {
@@ -325,36 +327,33 @@ PACKAGE: dict[str, Any] = {
                     },
                 },
             ],
-            "tolerance": {"abs": 1e-4, "rel": 1e-4, "cosine": 0.9, "ignore": False},
-            "outputs": {"o": {"abs": 0.1}},
+            "tolerance": {"abs": 1e-4, "rel": 1e-4, "cosine": 0.9, "ignore": False, "outputs": {"o": {"abs": 0.1}}},
             "metrics": [
                 {"entry": "metric.py:f", "min": 0.0, "max": 1.0},
                 {"top": 5, "output": "o", "min": 0.5},
             ],
-            "metric_srcs": ["metric.py"],
-            "dataset": ":data",
-            "accuracy": [
-                {"top": 1, "output": "o", "label": "y", "min": 0.5, "max": 1.0, "max_loss": 0.01},
-                {"measure": "cosine", "output": "o", "min": 0.5},
-                {"entry": "metric.py:f", "max_loss": 0.01},
-                {
-                    "measure": "map",
-                    "output": "o",
-                    "scores": "o",
-                    "classes": "o",
-                    "label": "y",
-                    "label_classes": "y",
-                    "min": 0.5,
-                },
-                {"measure": "wer", "output": "o", "label": "y", "blank": 0, "max": 0.5},
-            ],
-            "max_bytes": 1000000,
-            "max_delegates": 3,
-            "min_delegated_fraction": 0.5,
-            "max_latency_ratio": 2.0,
-            "baseline": ":program",
-            "max_memory": 100000,
-            "backends": {"m": "xnnpack"},
+            "srcs": ["metric.py"],
+            "accuracy": {
+                "dataset": ":data",
+                "metrics": [
+                    {"top": 1, "output": "o", "label": "y", "min": 0.5, "max": 1.0, "max_loss": 0.01},
+                    {"measure": "cosine", "output": "o", "min": 0.5},
+                    {"entry": "metric.py:f", "max_loss": 0.01},
+                    {
+                        "measure": "map",
+                        "output": "o",
+                        "scores": "o",
+                        "classes": "o",
+                        "label": "y",
+                        "label_classes": "y",
+                        "min": 0.5,
+                    },
+                    {"measure": "wer", "output": "o", "label": "y", "blank": 0, "max": 0.5},
+                ],
+            },
+            "limits": {"bytes": 1000000, "memory": 100000, "partitions": 3, "delegated": 0.5},
+            "latency": {"ratio": 2.0, "baseline": ":program"},
+            "expect_backends": {"m": "xnnpack"},
             "size": "small",
             "timeout": 5,
             "flaky": True,
@@ -365,26 +364,23 @@ PACKAGE: dict[str, Any] = {
             "method": "two",
             "model": ":model",
             "device": ":cpu",
-            "inputs": FILES,
+            "cases": FILES,
             "on_device": True,
-            "max_latency": {":cpu": "8 ms"},
-            "max_latency_p95": {":cpu": "9 ms"},
-            "latency_runs": 20,
+            "latency": {"max": {":cpu": "8 ms"}, "p95": {":cpu": "9 ms"}, "runs": 20},
         },
         {
             "name": "gpu_test",
             "program": ":program",
             "model": ":model",
-            "inputs": FILES,
+            "cases": FILES,
             "gpus": 1,
-            "runtime": "runtime.tar",
-            "libraries": [_LIBRARY],
+            "runtime": {"archive": "runtime.tar", "libraries": [_LIBRARY]},
         },
         {
             "name": "steps_test",
             "program": ":several",
             "model": {"one": ":model", "two": ":model"},
-            "inputs": [
+            "cases": [
                 {
                     "name": "both",
                     "steps": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-CAPABILITY = 'compute_capability = ["8.6"]'
+CAPABILITY = 'compute_capabilities = ["8.6"]'
 
 
 def program_build(backends: str, entry: str = "net.py:Model", shape: str = "[2]", device: str = CAPABILITY) -> str:
@@ -12,7 +12,6 @@ def program_build(backends: str, entry: str = "net.py:Model", shape: str = "[2]"
 [[torch_model]]
 name = "model"
 entry = "{entry}"
-srcs = ["{entry.partition(":")[0]}"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "float32" }}]
 
 [[pte_program]]

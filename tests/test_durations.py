@@ -47,7 +47,7 @@ RANGE = "expected a duration from 1 s to 1000000 s, got "
         *((value, RANGE) for value in (0, -1, MOST + 1, "0 s", "0.9", "1000 h")),
     ],
 )
-def test_what_is_no_duration(written: int | str, problem: str) -> None:
+def test_invalid_durations(written: int | str, problem: str) -> None:
     with pytest.raises(ValueError, match=r"^expected ") as caught:
         parse_duration(written)
     assert str(caught.value).startswith(problem)

@@ -33,7 +33,7 @@ def test_a_label_is_read_relative_to_a_package(text: str, package: str, label: L
         "//a\n:b", "//é:a",
     ],
 )  # fmt: skip
-def test_what_is_no_label_is_refused_in_one_line(text: str) -> None:
+def test_invalid_labels_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         Label.parse(text, "pkg")
     assert str(caught.value) == f"{text!r} is not a label; expected //package:name, //package or :name"

@@ -13,6 +13,7 @@ import pytest
 ROWS = re.compile(r"^\| `modelbuild/(?:(\w+)/|\*\.py)` \|", re.M)
 FOR_RULES = ("modelbuild.api", "modelbuild.errors", "modelbuild.registry", "modelbuild.step")
 STARTS = "modelbuild.__main__"  # `python -m modelbuild`
+RULE_ROWS = re.compile(r"^\| `([\w*/]+?)(?:/|\.py)` \|", re.M)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,79 @@ def test_rules_import_only_what_is_there_for_rules(repository: Path) -> None:
         for name in imports(module, path, found.keys() | set(FOR_RULES))
         if name.partition(".")[0] == "modelbuild" and not name.startswith(FOR_RULES)
     ]
+    assert wrong == []
+
+
+def rule_graph(repository: Path) -> list[tuple[str, str]]:
+    """Return each import of one of the rules' modules by another."""
+    found = modules(repository / "rules/modelbuild_rules")
+    return [
+        (module, name)
+        for module, path in found.items()
+        for name in imports(module, path, found.keys())
+        if name.partition(".")[0] == "modelbuild_rules" and name != module
+    ]
+
+
+def rule_room(module: str, rooms: list[str]) -> str:
+    """Return a module's row of the table of the rules' rooms."""
+    _, *parts = module.split(".")
+    if parts[-1:] == ["documents"]:
+        return "*/documents"
+    if "steps" in parts:
+        return "backends/*/steps" if parts[0] == "backends" else f"{parts[0]}/steps"
+    return parts[0] if parts and parts[0] in rooms else "*"
+
+
+@pytest.fixture(scope="module")
+def rule_rooms(repository: Path) -> list[str]:
+    """Return the rooms of the rules in the order of the table, the highest first."""
+    text = (repository / "docs/explanation/design.md").read_text()
+    return RULE_ROWS.findall(text.partition("## Rooms of the rules")[2].partition("\n## ")[0])
+
+
+def test_the_table_has_every_room_of_the_rules(repository: Path, rule_rooms: list[str]) -> None:
+    found = modules(repository / "rules/modelbuild_rules")
+    full = {rule_room(name, rule_rooms) for name, path in found.items() if path.name != "__init__.py"}
+    assert sorted(rule_rooms) == sorted(full)
+
+
+def test_a_room_of_the_rules_imports_only_rooms_below_it(repository: Path, rule_rooms: list[str]) -> None:
+    height = {room: place for place, room in enumerate(rule_rooms)}
+    up = [
+        f"{module} imports {name}"
+        for module, name in rule_graph(repository)
+        if height[rule_room(name, rule_rooms)] < height[rule_room(module, rule_rooms)]
+    ]
+    assert up == []
+
+
+def test_no_rule_imports_a_step(repository: Path) -> None:
+    assert [
+        f"{module} imports {name}"
+        for module, name in rule_graph(repository)
+        if ".steps." in f"{name}." and ".steps." not in f"{module}."
+    ] == []
+
+
+# The rule tensorrt_engine, and the steps of the programs in which it is a part.
+RULES_OF_BACKENDS = (
+    "modelbuild_rules.backends.tensorrt.tensorrt_engine",
+    "modelbuild_rules.backends.tensorrt.steps.prebuilt",
+)
+
+
+def test_a_backend_imports_of_the_rules_only_backend_api(repository: Path) -> None:
+    backend = re.compile(r"modelbuild_rules\.backends\.\w+")
+    wrong = []
+    for module, name in rule_graph(repository):
+        own = backend.match(module)
+        if (
+            own
+            and not module.startswith(RULES_OF_BACKENDS)
+            and not name.startswith((own[0], "modelbuild_rules.backend_api"))
+        ):
+            wrong.append(f"{module} imports {name}")
     assert wrong == []
 
 

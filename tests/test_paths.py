@@ -25,7 +25,7 @@ def test_paths_that_leave_it_or_are_none(path: object) -> None:
 
 
 @pytest.mark.parametrize("name", [*BAD, "a/b"])
-def test_what_is_no_name(name: str) -> None:
+def test_invalid_names(name: str) -> None:
     with pytest.raises(PathError, match=r"is (not )?a path"):
         check_name(name)
 

@@ -55,7 +55,7 @@ RANGE = "expected a size from 1 byte to 8 EiB, got "
         *((size, RANGE) for size in (0, -1, MOST + 1, "0", "0.9", "9" * 18 + "TiB", "8388608TiB")),
     ],
 )
-def test_what_is_no_size(written: int | str, problem: str) -> None:
+def test_invalid_sizes(written: int | str, problem: str) -> None:
     with pytest.raises(ValueError, match=r"^expected ") as caught:
         parse_size(written)
     assert str(caught.value).startswith(problem)

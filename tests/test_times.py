@@ -7,7 +7,7 @@ from modelbuild.times import granularity, settled
 LONG_AGO = 1_600_000_000_123_456_789
 
 
-def test_what_settles() -> None:
+def test_settled_times() -> None:
     assert settled(LONG_AGO, LONG_AGO + granularity(LONG_AGO)) == 0
     assert settled(LONG_AGO, LONG_AGO + granularity(LONG_AGO) + 1) == LONG_AGO
     coarse = 1_600_000_000 * 10**9  # a file system that keeps whole seconds

@@ -1,4 +1,7 @@
-"""Write the generated pages of docs/reference: rules.md from the schemas of rules, rules-api.md from docstrings.
+"""Write the generated pages of docs/reference.
+
+rules.md is made from the schemas of rules, rules-api.md and backend-api.md from docstrings, and the flags in cli.md and
+cli/ from click.
 
 python tools/reference_pages.py           write the pages
 python tools/reference_pages.py --check   exit with 1 if a page differs
@@ -6,30 +9,42 @@ python tools/reference_pages.py --check   exit with 1 if a page differs
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import modelbuild.api
+import modelbuild.rule_runner
 import modelbuild.step
-from modelbuild.analysis.rule_help import Attribute, describe_rule, summary
+import modelbuild_rules
+from modelbuild.analysis.rule_help import Attribute, describe_rule
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Provider, Rule
 from modelbuild_rules import providers
 
+sys.path.insert(0, str(Path(__file__).parent))
+from command_reference import with_help
+
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
 GENERATED = "<!-- Written by tools/reference_pages.py. -->"
+NEW_PARAGRAPH = "\n\n"
 FIELD = re.compile(r"^(\w+(?:, \w+)*) {2,}(\S.*(?:\n {3,}\S.*)*)$", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each generated page, by its name."""
+    """Return the text of each page that is generated, or has generated parts, by its path below docs/reference."""
     rules = load_rules(Path("/"), ()).by_name
-    return {"rules.md": rules_page(rules), "rules-api.md": api_page()}
+    commands = {"cli.md": with_help((REFERENCE / "cli.md").read_text(), "")}
+    for page in sorted(REFERENCE.glob("cli/*.md")):
+        commands[f"cli/{page.name}"] = with_help(page.read_text(), "../")
+    return {"rules.md": rules_page(rules), "rules-api.md": api_page(), "backend-api.md": backend_page(), **commands}
 
 
 # Rules.
@@ -43,30 +58,54 @@ def rules_page(rules: Mapping[str, Rule]) -> str:
         GENERATED,
         "Every built-in rule with its attributes, as `modelbuild help RULE` prints them."
         "\n[build-files.md](build-files.md) explains them with examples.",
-        _table(("rule", "purpose"), ([f"[`{name}`](#{name})", summary(rules[name])] for name in described)),
+        "An attribute without a default is optional unless it is `required`; an absent list or text is empty."
+        "\n*Files* are a list of files, or a table [Glob](#glob); *strings* are a list. A *file* is a path in the"
+        "\npackage, or the label of a target that provides one file. The name of a rule stands for the label of such a"
+        "\ntarget.",
+        ", ".join(f"[{name}](#{name})" for name in described),
         "## Attributes of every target",
-        _attributes(next(iter(described.values())).every),
+        _attributes(next(iter(described.values())).every, {}, ""),
     ]
+    known: dict[Attribute, str] = {}
     for name, each in described.items():
         lines += [f"## {name}", each.attributes.about, f"```toml\n{each.example.strip()}\n```"]
-        lines += [_attributes(each.attributes.attributes)]
+        lines += [_attributes(each.attributes.attributes, known, name)]
     lines += ["## Tables inside attributes"]
     for table in sorted(tables.values(), key=lambda table: table.name):
-        lines += [f"### {table.name}", table.about, _attributes(table.attributes)]
+        lines += [f"### {table.name}", table.about, _attributes(table.attributes, known, table.name)]
     return _joined(lines)
 
 
-def _attributes(rows: tuple[Attribute, ...]) -> str:
-    cells = (
-        [
-            f"`{row.name}`",
-            re.sub(r"\btable ([A-Z]\w*)", lambda found: f"table [{found[1]}](#{found[1].lower()})", row.type),
-            "required" if row.required else f"`{row.default}`" if row.default else "",
-            row.about.replace("\n\n", " "),
-        ]
-        for row in rows
+def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner: str) -> str:
+    """Return a list of attributes. Attributes of `known`, by the earlier owners of equal attributes, are named only."""
+    lines: list[str] = []
+    for row in rows:
+        if row not in known:
+            known[row] = owner
+            lines.append(f"- `{row.name}` ({_type(row)}): {_escaped(row.about.replace(NEW_PARAGRAPH, ' '))}")
+    repeated: dict[str, list[str]] = {}
+    for row in rows:
+        if known[row] != owner:
+            repeated.setdefault(known[row], []).append(f"`{row.name}`")
+    lines += [f"- {', '.join(names)}: as for [{other}](#{other.lower()})" for other, names in repeated.items()]
+    return "\n".join(lines)
+
+
+def _type(row: Attribute) -> str:
+    """Return an attribute's type, with links to tables, and its default."""
+    text = row.type.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
+    text = re.sub(
+        r" \(at least ([\d.]+), at most ([\d.]+)\)", r" from \1 to \2", text.replace("list of string", "strings")
     )
-    return _table(("attribute", "type", "default", "meaning"), cells)
+    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or (?!table\b)\w+)?)", _linked_rules, text)
+    text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
+    if row.required:
+        return f"{text}, required"
+    return text if row.default in ("", "[]", '""') else f"{text}, default `{row.default}`"
+
+
+def _linked_rules(found: re.Match[str]) -> str:
+    return re.sub(r"\b(?!or\b)(\w+)", r"[\1](#\1)", found[1])
 
 
 # The rules API.
@@ -85,6 +124,9 @@ def api_page() -> str:
     lines += ["## modelbuild.step", "A step imports only this module of modelbuild."]
     for name in ("Step", "StepError"):
         lines += _member(name, getattr(modelbuild.step, name))
+    lines += ["## modelbuild.rule_runner", "Tests of rules import it."]
+    for name in modelbuild.rule_runner.__all__:
+        lines += _member(name, getattr(modelbuild.rule_runner, name))
     lines += [
         "## Providers of the built-in rules",
         "`modelbuild_rules.providers`; `ctx.provider(dep, Kind)` returns the one of a dependency.",
@@ -93,6 +135,38 @@ def api_page() -> str:
         if inspect.isclass(kind) and issubclass(kind, Provider) and kind.__module__ == providers.__name__:
             lines += _member(name, kind)
     return _joined(lines)
+
+
+def backend_page() -> str:
+    lines = [
+        "# The backend API",
+        GENERATED,
+        "All names of `modelbuild_rules.backend_api` that modelbuild's own backends and quantizers import."
+        "\n[A backend of your own](../how-to/custom-backend.md) and"
+        "\n[a quantizer of your own](../how-to/custom-quantizer.md) show their use. Modules of `steps` are for code in"
+        "\nactions; declarations import none of them.",
+    ]
+    for name, members in sorted(backend_api().items(), key=lambda item: (".steps." in item[0], item[0])):
+        module = importlib.import_module(name)
+        lines += [f"## {name.removeprefix('modelbuild_rules.')}", str(module.__doc__).partition("\n\n")[0]]
+        for member in sorted(members):
+            value = inspect.unwrap(getattr(module, member)) if callable(getattr(module, member)) else None
+            if inspect.isclass(value) or inspect.isfunction(value):
+                lines += _member(member, value)
+            else:
+                lines += [f"### {member}", ABOUT_VALUES[member]]
+    return _joined(lines).replace("](#extension)", "](rules-api.md#extension)")
+
+
+def backend_api() -> dict[str, set[str]]:
+    """Return the names that backends and quantizers import from each module of backend_api."""
+    found: dict[str, set[str]] = {}
+    rules = Path(modelbuild_rules.__file__).parent
+    for file in (*rules.glob("backends/**/*.py"), rules / "quantization/steps/half.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("modelbuild_rules.backend_api."):
+                found.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
+    return found
 
 
 def _member(name: str, value: Any) -> Iterator[str]:
@@ -112,14 +186,23 @@ def _member(name: str, value: Any) -> Iterator[str]:
     yield from _fields(value)
     for base in value.__bases__:
         if base.__name__ in modelbuild.api.__all__ and any(_methods(base)):
-            yield f"Has the methods of [{base.__name__}](#{base.__name__.lower()}), too."
+            yield f"Also has the methods of [{base.__name__}](#{base.__name__.lower()})."
     for method, function in _methods(value):
-        yield f"#### {name}.{method}"
         if isinstance(function, property):
-            yield from _docstring(function.__doc__)
+            yield from _described(f"{name}.{method}", function)
         else:
-            yield f"```python\n{_signature(method, function)}\n```"
-            yield from _docstring(function.__doc__)
+            yield from _described(_signature(f"{name}.{method}", function), function)
+
+
+def _described(signature: str, function: Any) -> Iterator[str]:
+    """Yield a method's docstring below its signature, or after a short one."""
+    first, *rest = _docstring(inspect.getdoc(function)) if function.__doc__ else ("",)
+    if "\n" in signature:
+        yield f"```python\n{signature}\n```"
+        yield first
+    else:
+        yield f"`{signature}`:\n{first}" if first else f"`{signature}`"
+    yield from rest
 
 
 ABOUT_TYPES = {
@@ -130,8 +213,23 @@ ABOUT_TYPES = {
 }
 
 
+ABOUT_VALUES = {
+    "ABOUT": "`about.json`: an optional file of a compiled partition, a `PartitionFacts`.",
+    "Filter": "A function that returns whether a node may be quantized, by its module.",
+    "Operators": "A type for attributes: operators such as `aten.add.Tensor`, sorted, each once.",
+    "PROCESSED": "`processed.bin`: the file of a delegate's blob in a compiled partition.",
+    "QUANTIZED": "The reason for refusing an operator on quantized values.",
+    "Values": "Attributes of a table, by name: JSON values, with defaults.",
+}
+
+
 def _fields(value: type) -> Iterator[str]:
-    """Yield the fields of a dataclass that its docstring does not describe."""
+    """Yield the fields of a TypedDict, and of a dataclass those that its docstring does not describe."""
+    if is_typeddict(value):
+        (declared,) = ast.parse(inspect.getsource(value)).body
+        assert isinstance(declared, ast.ClassDef)
+        described = [pair for pair in pairwise(declared.body) if isinstance(pair[0], ast.AnnAssign)]
+        yield "\n".join(f"- `{ast.unparse(field)}`: {ast.literal_eval(about.value)}" for field, about in described)  # type: ignore[attr-defined]
     if not dataclasses.is_dataclass(value):
         return
     described = {name for names, _ in FIELD.findall(inspect.getdoc(value) or "") for name in names.split(", ")}
@@ -155,21 +253,22 @@ def _signature(name: str, function: Any) -> str:
     for each in given.parameters.values():
         if each.name in ("self", "cls"):
             continue
-        if each.kind is each.KEYWORD_ONLY and "*" not in shown:
+        if each.kind is each.KEYWORD_ONLY and not any(one.startswith("*") for one in shown):
             shown.append("*")
         default = "" if each.default is each.empty else f" = {each.default!r}"
-        shown.append(f"{each.name}: {each.annotation}{default}")
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        shown.append(f"{stars}{each.name}: {each.annotation}{default}")
     end = f") -> {given.return_annotation}"
     line = f"{name}({', '.join(shown)}{end}"
     return line if len(line) <= 100 else "\n".join([f"{name}(", *(f"    {each}," for each in shown), end])
 
 
 def _docstring(text: str | None) -> Iterator[str]:
-    """Yield a docstring as Markdown; its list of fields becomes a table."""
+    """Yield a docstring as Markdown; its fields become a list."""
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)) if text else ():
         fields = FIELD.findall(paragraph)
         if fields and FIELD.sub("", paragraph).strip() == "":
-            yield _table(("field", "meaning"), ([f"`{name}`", " ".join(about.split())] for name, about in fields))
+            yield "\n".join(f"- `{name}`: {_escaped(' '.join(about.split()))}" for name, about in fields)
         else:
             yield paragraph
 

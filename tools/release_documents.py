@@ -18,6 +18,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from modelbuild.analysis.rules import load_rules
 from modelbuild.trust.evidence import File
 from modelbuild.trust.packages import Package, package_license
 from modelbuild.trust.provenance import (
@@ -31,7 +32,7 @@ from modelbuild.trust.provenance import (
 from modelbuild.trust.revision import Revision
 from modelbuild.trust.sbom.cyclonedx import cyclonedx_bytes
 from modelbuild.trust.sbom.inventory import Item, inventory_of
-from modelbuild_rules.bundle.contents import parts_of
+from modelbuild_rules.bundle.contents import libraries_of
 
 # The lock pins the build tools by SHA-256, the other one the libraries that the runtime is linked with.
 LOCKS = ("requirements.lock", "runtime/sdk.lock")
@@ -82,7 +83,8 @@ def _linked(path: Path) -> Iterator[Item]:
                 if name.startswith(folder)
             }
             versions = json.loads(archive.read(described))["versions"]
-            for part in parts_of(digests, versions):
+            backends = load_rules(Path(), ()).extensions["backend"].values()
+            for part in libraries_of(digests, versions, backends):
                 if part.name != "modelbuild-runtime":
                     yield Item("library", part.name, part.version, part.license, part.purl, part.files)
 

@@ -50,7 +50,6 @@ PROGRAM = """
 name = "{name}_model"
 entry = "llm_model.py:make"
 kwargs = {{ layers = {layers}, vocabulary = {vocabulary}, precision = "{precision}", constant = {constant} }}
-srcs = ["llm_model.py"]
 
 [torch_model.methods.prefill]
 inputs = [{{ name = "tokens", shape = [1, "n"], dtype = "int64", range = [0, {last}] }}]
@@ -81,11 +80,11 @@ DECLARED = """
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["{}"]
+compute_capabilities = ["{}"]
 
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, "portable"]
 
 [[quantization_recipe]]
 name = "int8"

@@ -51,12 +51,11 @@ PROGRAM = """
 name = "{name}_model"
 entry = "peer_models.py:make"
 kwargs = {{ name = "{model}", precision = "{precision}", constant = {constant} }}
-srcs = ["peer_models.py"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, "portable"]
 
 [[pte_program]]
 name = "{name}"
@@ -65,7 +64,7 @@ stack = ":{name}_stack"
 device = ":gpu"
 device_io = true
 """
-DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability = ["{}"]\n'
+DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capabilities = ["{}"]\n'
 
 
 def split(case: str) -> tuple[str, str, int]:

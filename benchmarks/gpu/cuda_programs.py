@@ -42,12 +42,11 @@ PROGRAM = """
 name = "{name}_model"
 entry = "cuda_zoo.py:make"
 kwargs = {{ name = "{name}" }}
-srcs = ["cuda_zoo.py", "programs.py", "nets.py"]
 inputs = [{inputs}]
 {dynamic}
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, {{ type = "portable" }}]
+backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, "portable"]
 
 [[pte_program]]
 name = "{name}"
@@ -55,7 +54,7 @@ model = ":{name}_model"
 stack = ":{name}_stack"
 device = ":gpu"
 """
-DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability = ["{}"]\n'
+DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capabilities = ["{}"]\n'
 
 
 # -- without a GPU --------------------------------------------------------------------------------------------------

@@ -51,23 +51,22 @@ def make() -> nn.Module:
 DEVICES = """
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, "portable"]
 
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["{capability}"]
+compute_capabilities = ["{capability}"]
 
 [[device_target]]
 name = "gpu_ptx"
 arch = "x86_64"
-compute_capability = ["{oldest}"]
+compute_capabilities = ["{oldest}"]
 """
 PROGRAM = """
 [[torch_model]]
 name = "{name}_model"
 entry = "{entry}"
-srcs = ["{name}.py"]
 inputs = [{{ name = "image", shape = {shape}, dtype = "float32", range = [0, 255] }}]
 seed = 0
 
@@ -79,7 +78,7 @@ stack = ":cuda"
 [[runtime_bundle]]
 name = "{name}"
 program = ":{name}_program"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 """
 
 

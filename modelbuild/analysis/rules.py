@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TypeVar
 
 import modelbuild
+from modelbuild.api.command import Command
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.probe import DeviceRuntime, Probe
 from modelbuild.api.rule import Rule
@@ -23,7 +24,7 @@ from modelbuild.code.package_finder import PackageFinder
 from modelbuild.errors import LoadingError, Location
 from modelbuild.workspace.workspace import BUILT_IN, LIBRARY
 
-T = TypeVar("T", Rule, Extension, Probe, DeviceRuntime)
+T = TypeVar("T", Rule, Command, Extension, Probe, DeviceRuntime)
 
 # The folder of code that runs inside actions.
 STEPS = "steps"
@@ -35,14 +36,15 @@ _finder = PackageFinder({})
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules by name, the folder of each rule package by import name, extensions by point and name, probes, and
-    runtimes for devices."""
+    """Rules by name, the folder of each rule package by import name, extensions by point and name, probes, runtimes for
+    devices, and commands by name."""
 
     by_name: Mapping[str, Rule]
     packages: Mapping[str, Path]
     extensions: Mapping[str, Mapping[str, Extension]] = field(default_factory=dict)
     probes: tuple[Probe, ...] = ()
     runtimes: tuple[DeviceRuntime, ...] = ()
+    commands: Mapping[str, Command] = field(default_factory=dict)
 
 
 # A workspace's rule package with one of these names would hide other modules.
@@ -66,6 +68,7 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
     packages: dict[str, Path] = {}
     probes: dict[str, Probe] = {}
     runtimes: dict[str, DeviceRuntime] = {}
+    commands: dict[str, Command] = {}
     for reference in dict.fromkeys([BUILT_IN, *references]):
         where = (locate or {}).get(reference)
         package = _import(root, reference, where)
@@ -80,6 +83,8 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                     _add(probes, value, "probe", reference, where)
                 elif isinstance(value, DeviceRuntime) and value.package == package.__name__:
                     _add(runtimes, value, "runtime", reference, where)
+                elif isinstance(value, Command) and value.package == package.__name__:
+                    _add(commands, value, "command", reference, where)
     library = importlib.util.find_spec(LIBRARY)
     copy = Path(modelbuild.__file__).parent / "library" / LIBRARY  # in modelbuild's wheel (protos/generate.py)
     if library is not None and library.origin is not None:
@@ -87,7 +92,7 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
     elif copy.is_dir():
         packages[LIBRARY] = copy
     rules = {name: replace(each, attrs=extended(each.attrs, extensions)) for name, each in by_name.items()}
-    return Rules(rules, packages, extensions, tuple(probes.values()), tuple(runtimes.values()))
+    return Rules(rules, packages, extensions, tuple(probes.values()), tuple(runtimes.values()), commands)
 
 
 def _add(known: dict[str, T], found: T, kind: str, reference: str, where: Location | None) -> None:

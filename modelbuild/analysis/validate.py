@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -51,7 +51,8 @@ def _choose_error(
     """Return the error to report: an error inside a value before one of the whole value, which may only follow from it,
     and a wrong value before a missing one. If branches of a union expected different things, it lists all of them."""
     inner = [(e, path) for e, path in found if not any(other[: len(path)] == path != other for _, other in found)]
-    details, path = min(inner, key=lambda item: (item[0]["type"] == "missing", locate(item[1])))
+    # Of a value, a union's branches of other types come last.
+    details, path = min(inner, key=lambda e: (e[0]["type"] == "missing", locate(e[1]), e[0]["type"].endswith("_type")))
     if _is_plain(details):
         others = [_expected(e) for e, other in inner if other == path and _is_plain(e)]
         details["msg"] = " or ".join(dict.fromkeys(others))
@@ -106,8 +107,9 @@ def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path
     kind = details["type"]
     if kind == "extra_forbidden":
         owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}'"
-        new = schema.renamed.get(last, "") if len(path) == 1 else ""
-        hint = f"; expected '{new}'" if new else did_you_mean(last, _fields(schema, details["loc"]))
+        owners = _owners(schema, details["loc"])
+        new = next((each.renamed[last] for each in owners if issubclass(each, Attrs) and last in each.renamed), "")
+        hint = f"; expected '{new}'" if new else did_you_mean(last, _fields(owners))
         return f"unknown attribute '{last}' of {owner}{hint}"
     if kind == "missing" and isinstance(path[-1], int):
         return (
@@ -135,8 +137,8 @@ def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path
     return f"attribute '{what}': expected {message}, got {_shown(details['input'])}"
 
 
-def _fields(schema: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
-    """Return the attributes that are allowed in the place of an unknown one, at pydantic's location."""
+def _owners(schema: type[BaseModel], loc: tuple[str | int, ...]) -> list[type[BaseModel]]:
+    """Return the schemas that the table with an unknown attribute, at pydantic's location, may have."""
     models: list[type[BaseModel]] = [schema]
     for part in loc[:-1]:
         fields = [info for model in models for name, info in model.model_fields.items() if part in (name, info.alias)]
@@ -144,6 +146,11 @@ def _fields(schema: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
             models = [model for info in fields for model in _models(info.annotation)]
         else:  # an index, a key, or the name of a branch of a union
             models = [model for model in models if part in _names(model)] or models
+    return models
+
+
+def _fields(models: Iterable[type[BaseModel]]) -> list[str]:
+    """Return the names of the attributes of these schemas."""
     return list(dict.fromkeys(info.alias or name for model in models for name, info in model.model_fields.items()))
 
 

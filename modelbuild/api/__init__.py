@@ -1,23 +1,23 @@
 """The rules API: everything that a rule package may import, built-in or a user's own."""
 
 from modelbuild.actions import Artifact, DerivedArtifact, ErrorText, Output, Resources, SourceArtifact
-from modelbuild.api.attrs import Attrs, Dep, Duration, Glob, LabelOf, Size, Source, Sources
+from modelbuild.api.attrs import Attrs, Dep, Duration, Entry, Glob, LabelOf, Size, Source, Sources
 from modelbuild.api.blob import Blob
+from modelbuild.api.command import Command, Option
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
 from modelbuild.api.probe import DeviceRuntime, Finding, Probe
 from modelbuild.api.providers import (
-    Check,
     Component,
     Contents,
     Files,
     Origin,
+    OutputGroups,
     Platform,
     Provider,
     PythonToolchain,
     Release,
     Runnable,
-    Sensitivity,
     TestAction,
 )
 from modelbuild.api.rule import Rule, rule
@@ -30,7 +30,7 @@ __all__ = [
     "Artifact",
     "Attrs",
     "Blob",
-    "Check",
+    "Command",
     "Component",
     "Contents",
     "Context",
@@ -41,6 +41,7 @@ __all__ = [
     "DeviceRuntime",
     "DeviceSpec",
     "Duration",
+    "Entry",
     "ErrorText",
     "Expander",
     "Extensible",
@@ -51,8 +52,10 @@ __all__ = [
     "Label",
     "LabelOf",
     "LoadingError",
+    "Option",
     "Origin",
     "Output",
+    "OutputGroups",
     "Platform",
     "Probe",
     "Provider",
@@ -61,7 +64,6 @@ __all__ = [
     "Resources",
     "Rule",
     "Runnable",
-    "Sensitivity",
     "Size",
     "Source",
     "SourceArtifact",

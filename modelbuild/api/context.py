@@ -19,7 +19,7 @@ from modelbuild.actions import (
     Resources,
     SourceArtifact,
 )
-from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
+from modelbuild.api.attrs import Attrs, Dep, Entry, Glob, Path, Source, references
 from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.device_runners import DeviceJob
@@ -79,12 +79,32 @@ class Expander:
         notes: str = "",
         error_text: ErrorText | None = None,
     ) -> Mapping[str, DerivedArtifact]:
-        """Declare an action that runs the module `<step>.py` in the folder `steps` beside the rule's module; see
-        `modelbuild.actions.Action`. A step in another folder is given by its full import name.
+        """Declare an action; return its outputs by name.
 
-        `name` distinguishes actions of one target (default: the mnemonic). Returns its outputs by name. Raises
-        TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, for an
-        unknown name in `python`, `notes` or `device`, and for a name or description of more than one line.
+        step       the module `<step>.py` in the folder `steps` beside the rule's module, or a full import name
+        outputs    the files and folders that it writes: `Output("sums", "a/sums.txt")`, a path in the action's folder
+        inputs     artifacts by name. The step finds a workspace file at its own path, another action's output under
+                   the name in its `Output`, and a part of a folder (`DerivedArtifact(action, output, "p7")`) under the
+                   input's name: equal parts of different folders share a result
+        params     JSON values for the step; part of the key
+        unkeyed    params that can't change the output, such as the mirror of a file with a pinned digest
+        tools      distributions whose versions decide the output. Those that the step imports are found by themselves;
+                   name programs, imports by other means, extras (`"name[extra]"`) and local modules
+        python     inputs that are searched for imports
+        env        variables of the step's environment; part of the key
+        plugins    modules that the step imports by name
+        preload    modules that the worker imports once for all actions
+        network    true to allow connections, and reading this machine's configuration for fetching
+        device     the job of a part that runs on a device
+        resources  the memory, processors and GPUs that it takes
+        name       distinguishes actions of one target; by default the mnemonic
+        description  shown while it runs
+        notes      an output, a text file: each of its lines is printed as a note, also when the result is cached
+        error_text  files that only an error message needs: the engine prints `format(line, content)`, so an error can
+                   name a line of a source that no step reads
+
+        Raises TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, for
+        an unknown name in `python`, `notes` or `device`, and for a name or description of more than one line.
         """
         for text in (mnemonic, name, description):
             if not is_line(text):
@@ -196,7 +216,7 @@ class Resolved:
     extensions  extensions by point and name
     """
 
-    files: Mapping[Source | Glob, tuple[Artifact, ...]]
+    files: Mapping[Source | Entry | Glob, tuple[Artifact, ...]]
     providers: Mapping[str, tuple[Provider, ...]]
     rules: Mapping[str, str]
     platform: Callable[[Label], Platform]
@@ -226,15 +246,23 @@ class Context(Expander, Generic[A]):
         """Return the extension of a point by its name, the `type` of a table. Raises KeyError for an unknown name."""
         return self._resolved.extensions[point][name]
 
+    def extensions(self, point: str) -> tuple[Extension, ...]:
+        """Return the extensions of a point, in the order of their names."""
+        return tuple(each for _, each in sorted(self._resolved.extensions.get(point, {}).items()))
+
     def error(self, path: str | Path, message: str) -> LoadingError:
         """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
         raise."""
         return LoadingError(message, self._locate((path,) if isinstance(path, str) else path))
 
-    def files(self, reference: Source | Glob | Iterable[Source]) -> tuple[Artifact, ...]:
-        """Return the files of these references, in order, without repetition."""
-        references = [reference] if isinstance(reference, (Source, Glob)) else list(reference)
-        return tuple(dict.fromkeys(a for r in references for a in self._resolved.files[r]))
+    def files(self, *references: Source | Entry | Glob | Iterable[Source | Entry]) -> tuple[Artifact, ...]:
+        """Return the files of references, or of lists of references, in order, without repetition."""
+        lists = [[each] if isinstance(each, (Source, Entry, Glob)) else each for each in references]
+        return tuple(dict.fromkeys(a for each in lists for r in each for a in self._resolved.files[r]))
+
+    def entry(self, reference: Entry) -> str:
+        """Return a function or class as `path/in/workspace.py:name`."""
+        return f"{self.label.package}/{reference}".lstrip("/")
 
     def file(self, reference: Source) -> Artifact:
         """Return the only file of a reference. Raises LoadingError for no file or several."""

@@ -64,33 +64,22 @@ class Files(Provider):
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Provider):
-    """The files that `modelbuild check` builds, and `modelbuild build` does not: the actions that make them find out in
-    seconds why a target can't be built. A failed one explains every reason."""
+class OutputGroups(Provider):
+    """Further files, by the name of their group: `modelbuild build --output-groups=NAME` builds them instead of the
+    target's files, and lays them out in a folder of their own."""
 
-    files: tuple[Artifact, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sensitivity(Provider):
-    """The report that `modelbuild quantize-report` builds and prints, and `modelbuild build` does not: the error of a
-    quantized model by layer, as JSON described in docs/reference/cli.md. A model has one for each of its methods."""
-
-    made_by: ClassVar[tuple[str, ...]] = ("quantized_model",)
-
-    report: DerivedArtifact
-    method: str = "forward"
+    groups: Mapping[str, tuple[Artifact, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class TestAction(Provider):
     """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
-    docs/reference/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.
+    docs/reference/tests.md. `modelbuild test` runs these actions, `modelbuild build` does not.
 
     flaky      whether a failed test is run again without being requested
     filters    whether the actions run only the cases that `ctx.test_filter` selects
     unmatched  the reason why it selects no case, if that is known before the test runs; there are no reports then
-    bisect     the search for the cause of a failure, on request: JSON as described in docs/reference/ci.md
+    bisect     the search for the cause of a failure, on request: JSON as described in docs/reference/tests.md
     """
 
     __test__ = False  # pytest would collect it as a test class

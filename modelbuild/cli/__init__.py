@@ -18,11 +18,11 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Prints errors, one line each, on stderr; returns the exit code."""
     import sys
 
-    from modelbuild.cli.quick.quick_path import run_quickly
+    from modelbuild.cli.null_build import run_null_build
 
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        done = run_quickly(given)
+        done = run_null_build(given)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 8  # ExitCode.INTERRUPTED, which is not imported here

@@ -8,11 +8,15 @@ from collections.abc import Sequence
 
 import click
 
+from modelbuild.cli import completion
 from modelbuild.cli.group import cli
 from modelbuild.cli.problems import ending
 from modelbuild.errors import ExitCode
 from modelbuild.lines import one_line
 from modelbuild.report.text import write
+
+# The variable with which shells ask for completions.
+COMPLETE = "_MODELBUILD_COMPLETE"
 
 
 def run_command(arguments: Sequence[str]) -> ExitCode:
@@ -21,6 +25,8 @@ def run_command(arguments: Sequence[str]) -> ExitCode:
 
 
 def _run(arguments: Sequence[str]) -> int | None:
+    if COMPLETE in os.environ:
+        completion.use()
     try:
         code: int | None = cli.main(
             list(arguments), prog_name="modelbuild", standalone_mode=False, obj=tuple(arguments)
@@ -39,6 +45,6 @@ def _run(arguments: Sequence[str]) -> int | None:
     except click.Abort:
         raise KeyboardInterrupt from None
     except (KeyError, ValueError):
-        if os.environ.get("_MODELBUILD_COMPLETE"):  # the shell's words or their position are missing
+        if os.environ.get(COMPLETE):  # the shell's words or their position are missing
             return ExitCode.USAGE
         raise

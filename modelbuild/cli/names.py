@@ -1,4 +1,4 @@
-"""The commands by name, with the help of `modelbuild --help`. Imports nothing, as completion needs no more."""
+"""The engine's commands by name, with the help of `modelbuild --help`. Imports nothing, as completion needs no more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ COMMANDS = {
     "attest": "Write the provenance of a built target.",
     "build": "Build targets and lay out their outputs.",
     "cache": "Maintain the local cache.",
-    "check": "Check that programs can be lowered, without building them.",
     "ci": "Build and test targets affected by a change.",
     "clean": "Remove the output tree.",
     "compare": "Build and test in two toolchains, and print what changes.",
@@ -27,7 +26,6 @@ COMMANDS = {
     "lsp": "Complete and check BUILD.toml files in editors.",
     "new": "Add a target to a BUILD.toml.",
     "publish": "Publish a target to a registry, a store or a folder.",
-    "quantize-report": "Print the error of a quantized model by layer.",
     "query": "Query targets as declared in BUILD files.",
     "release": "Build, test, attest and publish a release.",
     "report": "Write an HTML page about the last build.",
@@ -42,7 +40,7 @@ COMMANDS = {
 
 # The folder of modelbuild/cli/commands/ that contains each command's module, which has _ for - in its name.
 FOLDERS = {
-    "building": ("build", "check", "ci", "compare", "fetch", "quantize-report", "run", "test"),
+    "building": ("build", "ci", "compare", "fetch", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),

@@ -9,9 +9,12 @@ from typing import Any, TypeAlias
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import PROFILE, TARGET
 from modelbuild.cli.targets.pattern_file import Targeted
+from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.session.request import Flags
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -34,6 +37,8 @@ def option(flag: Flag) -> Decorator:
             shared["type"] = click.Choice(flag.choices)
         case "file":
             shared |= {"type": FILE, "metavar": "FILE"}
+        case "label":
+            shared |= {"type": TARGET, "metavar": flag.metavar, "multiple": flag.repeated}
         case "input":
             shared |= {"metavar": flag.metavar}
         case _:
@@ -50,8 +55,6 @@ def _use_profile(context: click.Context, _: click.Parameter, name: str | None) -
     """Make a profile's flags the defaults of the command's options."""
     if name is None or context.resilient_parsing:
         return
-    from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     profiles = load_workspace(find_root(context.obj.directory)).config.profiles
     if name not in profiles:
@@ -64,6 +67,7 @@ _PROFILE = click.option(
     callback=_use_profile,
     expose_value=False,
     is_eager=True,
+    type=PROFILE,
     metavar="NAME",
     help="Use flags from [profile.NAME] of MODELBUILD.toml.",
 )
@@ -123,6 +127,5 @@ def no_options(patterns: tuple[str, ...]) -> None:
                 for name in (*parameter.opts, *parameter.secondary_opts)
                 if name.startswith("-")
             ]
-            from modelbuild.errors import did_you_mean
 
             raise click.UsageError(f"no option '{text}'{did_you_mean(text, known)}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.affected.git import describe_head
-from modelbuild.build.record_history import output_bytes
 from modelbuild.cli.group import Settings
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.errors import UsageError
@@ -27,6 +26,7 @@ from modelbuild.report.page.html import write
 from modelbuild.report.page.programs import described, programs
 from modelbuild.report.page.recorder import About, Page, Reason
 from modelbuild.report.page.replay import replay
+from modelbuild.session.history import output_bytes
 from modelbuild.workspace.workspace import Workspace
 
 _MOST = 30  # lines of an action's reasons

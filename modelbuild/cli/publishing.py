@@ -12,17 +12,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.build.request import BuiltTarget, Flags, Request, make_request
+from modelbuild.api.providers import Release
+from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.cli.options import FILE, Command, gather
 from modelbuild.cli.targets.one_program import label_of
+from modelbuild.cli.targets.one_target import needing_trust
 from modelbuild.errors import ExitCode, UsageError
+from modelbuild.events import Event
+from modelbuild.labels import Label
+from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
+from modelbuild.publish.content import About, Content, read_files
+from modelbuild.publish.destination import publish
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
 from modelbuild.report.text import write
+from modelbuild.session.build import build
+from modelbuild.session.plan import make_plan
+from modelbuild.session.request import Flags, Request, make_request
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import Workspace, find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.api.providers import Release
-    from modelbuild.publish.content import About, Attachment, Content, Published
+    from modelbuild.publish.content import Attachment, Published
     from modelbuild.publish.destination import Destination
     from modelbuild.trust.signatures import SigningKey
 
@@ -34,9 +45,9 @@ _IMAGE = "org.opencontainers.image"
 _OPTIONS = [
     click.option("--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az://, file:// or hf://."),
     click.option("--replace", is_flag=True, help="Move the tag, or replace the files, of other content."),
-    click.option("--provenance/--no-provenance", default=True, help="Publish the provenance, too."),
+    click.option("--provenance/--no-provenance", default=True, help="Also publish the provenance."),
     click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name."),
-    click.option("--sbom/--no-sbom", default=True, help="Publish the bill of materials, too."),
+    click.option("--sbom/--no-sbom", default=True, help="Also publish the bill of materials."),
     click.option("--key", type=FILE, metavar="FILE", help="Sign with this private key on P-256, in PEM."),
     click.option("--certificate", type=FILE, metavar="FILE", help="Certificate of the key, in PEM."),
     click.option("--certificate-chain", multiple=True, type=FILE, metavar="FILE", help="Intermediate certificates."),
@@ -73,18 +84,13 @@ def one_target(folder: Path, target: str, flags: Flags) -> tuple[Workspace, Requ
     workspace = load_workspace(find_root(folder))
     label = label_of(target, workspace.package_of(folder))
     request = make_request(workspace, folder, (str(label),), flags)
-    if len(request.devices) > 1:
-        raise UsageError(f"expected one device for {label}, got {len(request.devices)}")
-    if request.remote.leaves_outputs:
-        request = replace(request, remote=replace(request.remote, download="toplevel"))
-    return workspace, request
+    if len(request.targets.devices) > 1:
+        raise UsageError(f"expected one device for {label}, got {len(request.targets.devices)}")
+    return workspace, request.with_outputs_here()
 
 
 def release_of(workspace: Workspace, request: Request) -> Release | None:
     """Return the request's target as a release; None for any other target."""
-    from modelbuild.api.providers import Release
-    from modelbuild.build.plan import make_plan
-    from modelbuild.events import Event
 
     class Silent:
         def emit(self, event: Event) -> None:
@@ -101,12 +107,8 @@ def build_and_publish(
     workspace: Workspace, request: Request, publication: Publication, destination: Destination, version: str = ""
 ) -> ExitCode:
     """Build a target and publish it. Prints the address on stdout. Returns the code of a failed build."""
-    from modelbuild.build.build import build
-    from modelbuild.publish.destination import publish
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
 
-    quiet = request.quiet or request.json or bool(version)  # a release is built already
+    quiet = request.display.only_results or bool(version)  # a release is built already
     with reporting(make_reporter(quiet=quiet, results=sys.stderr)) as reporter:
         built = build(workspace, request, reporter)
     if built.code != ExitCode.OK:
@@ -114,7 +116,7 @@ def build_and_publish(
     content = _content(workspace, request, built.targets[0], publication, version)
 
     def say(line: str) -> None:
-        if not (request.quiet or request.json):
+        if not request.display.only_results:
             write(sys.stderr, line)
 
     published = publish(content, destination, publication.replace, say)
@@ -125,8 +127,6 @@ def build_and_publish(
 def _content(
     workspace: Workspace, request: Request, built: BuiltTarget, publication: Publication, version: str
 ) -> Content:
-    from modelbuild.labels import Label
-    from modelbuild.publish.content import Content, read_files
 
     outputs = {path.rpartition("/")[2]: workspace.root / path for path in built.outputs}
     annotations = {}
@@ -143,11 +143,6 @@ def _attachments(
 ) -> tuple[Sequence[Attachment], About]:
     """Return the documents to publish, and facts from their evidence. Raises EnvironmentProblem if they need a package
     that is not installed."""
-    from modelbuild.cli.targets.one_target import needing_trust
-    from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
-    from modelbuild.publish.content import About
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
     from modelbuild.trust.evidence import gather_evidence
 
     documents, about = [], About()
@@ -176,7 +171,7 @@ def _signing_key(publication: Publication) -> SigningKey:
 
 
 def _print(request: Request, published: Published) -> None:
-    if request.json:
+    if request.display.json:
         click.echo(json.dumps({"version": VERSION, **asdict(published)}))
         return
     done = []

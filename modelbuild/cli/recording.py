@@ -91,9 +91,9 @@ class Recording:
 
 def _comparison(workspace: Workspace, base: Base | None) -> Comparison:
     """Return a comparison with the base, or else with the last builds."""
-    from modelbuild.build.record_history import output_bytes
     from modelbuild.history.measurements import Measures
     from modelbuild.report.files.comparison import Comparison
+    from modelbuild.session.history import output_bytes
 
     known = Measures(workspace.config.cache_dir, workspace.root)
     base = base or Base("before", known.last)

@@ -82,7 +82,7 @@ class Tools:
         if self._interpreter.toolchain:
             lock = f"{self._interpreter.lock}, the lock of {self._interpreter.toolchain}"
             if is_library(parse(first)[0]):
-                places = f"neither installed beside modelbuild nor in {lock}; expected `pip install --no-deps {first}`"
+                places = f"neither installed with modelbuild nor in {lock}; expected `pip install --no-deps {first}`"
                 return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is {places}")
             advice = self._interpreter.lock_advice("it")
             return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}, does not list; {advice}")

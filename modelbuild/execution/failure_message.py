@@ -49,7 +49,7 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
         return _loaded(request, end, python)
     if end["end"] == "internal" and python.toolchain and end.get("missing") == LIBRARY:
         library = LIBRARY.replace("_", "-")
-        expected = f"which is not installed beside modelbuild; expected `pip install --no-deps {library}`"
+        expected = f"which is not installed with modelbuild; expected `pip install --no-deps {library}`"
         return f"step {action.step} needs {library}, {expected}"
     if end["end"] == "internal":
         return f"internal error in step {action.step}: {end['text']}"

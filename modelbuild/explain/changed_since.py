@@ -9,13 +9,13 @@ from pathlib import Path
 import modelbuild
 from modelbuild.actions import Action
 from modelbuild.analysis.open import open_to_build
-from modelbuild.build.dry_run import dry_run
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ModelbuildError
 from modelbuild.explain.causes import Cause, Causes, Times
 from modelbuild.history.action_facts import Facts, attributes_of, gather
 from modelbuild.history.action_records import Records
 from modelbuild.labels import Label
+from modelbuild.session.dry_run import dry_run
 from modelbuild.workspace.workspace import Workspace
 
 

@@ -78,4 +78,4 @@ def read_delegation(path: Path) -> Delegation | None:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         where = f"{path}: {place}" if place else str(path)
         problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise UsageError(f"{where}: {problem}; expected the file that a build writes beside the program") from None
+        raise UsageError(f"{where}: {problem}; expected the file that a build writes next to the program") from None

@@ -94,9 +94,7 @@ def _branches(target: Target, value: Mapping[str, Any], path: KeyPath) -> Mappin
     """Return the keys of a select as written, by device; None is the default."""
     if len(value) > 1:
         other = next(key for key in value if key != SELECT)
-        raise target.document.error(
-            (*target.path, *path, other), f"a select must be the only key; got {other!r} beside it"
-        )
+        raise target.document.error((*target.path, *path, other), f"a select must be the only key; also got {other!r}")
     path = (*path, SELECT)
     branches = value[SELECT]
     if not isinstance(branches, dict) or not branches:

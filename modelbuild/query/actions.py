@@ -7,8 +7,8 @@ from typing import Any
 
 from modelbuild.action_graph import reads
 from modelbuild.actions import Action, Artifact, DerivedArtifact
-from modelbuild.build.dry_run import DryRun, dry_run
 from modelbuild.query.configured_world import ConfiguredWorld
+from modelbuild.session.dry_run import DryRun, dry_run
 
 
 class Actions:

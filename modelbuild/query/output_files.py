@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from modelbuild.build.dry_run import dry_run
-from modelbuild.build.plan import config_name
 from modelbuild.query.configured_world import ConfiguredWorld
+from modelbuild.session.dry_run import dry_run
+from modelbuild.session.plan import config_name
 from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.analysis.open import open_analyzer
-from modelbuild.build.record_history import output_bytes
 from modelbuild.errors import UsageError
 from modelbuild.events import BuildFinished, Event, TargetBuilt, TargetFailed, TestFinished
 from modelbuild.ids import TargetId
@@ -19,6 +18,7 @@ from modelbuild.inspect.delegation import read_delegation
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.target_world import TargetWorld
 from modelbuild.report.files.comparison import SHOWN, titles_of
+from modelbuild.session.history import output_bytes
 from modelbuild.wording import number
 from modelbuild.workspace.workspace import Workspace
 

@@ -85,7 +85,7 @@ def _read_value(data: Any) -> Value:
     files = tuple((check_path(path), _read_file(*entry)) for path, *entry in rows)
     paths = [path for path, _ in files]
     if any(a >= b for a, b in itertools.pairwise(paths)):
-        raise ValueError("a tree's paths are not sorted, or one is there twice")
+        raise ValueError("a tree's paths are not sorted, or contain a duplicate")
     check_apart(paths)
     return Tree(files)
 

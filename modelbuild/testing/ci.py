@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from modelbuild.affected.affected import affected
-from modelbuild.build.request import Request
 from modelbuild.errors import ExitCode, LoadingError
 from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
-from modelbuild.testing.run import TestOptions, plan_tests, run_tests
+from modelbuild.session.build import begin
+from modelbuild.session.request import Request
+from modelbuild.testing.run import TestOptions, run_tests
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import Workspace
 
@@ -25,31 +25,30 @@ def run_ci(
     """Build and test the targets of the request, or only those affected since a revision.
 
     One build does both: its actions are in one graph. Tests run although other targets failed to build, unless the
-    request stops at the first failure. Unless it `acts`, nothing runs: see plan_only().
+    request stops at the first failure. Unless it `acts`, nothing runs: see run_tests().
     """
-    started = time.monotonic()
+    seen = begin(workspace)
     if since is not None:
         labels = _affected(workspace, request, since, reporter)
         if not labels:
-            reporter.emit(BuildStarted((), 0, request.jobs))
-            reporter.emit(BuildFinished(time.monotonic() - started))
+            reporter.emit(BuildStarted((), 0, request.means.jobs))
+            reporter.emit(BuildFinished(time.monotonic() - seen.started))
             return ExitCode.OK
-        request = replace(request, patterns=labels, places=())
-    if not acts:
-        return plan_tests(workspace, request, options, reporter, build_all=True)
-    return run_tests(workspace, request, options, reporter, started, build_all=True).code
+        request = request.of(labels)
+    return run_tests(workspace, request, options, reporter, seen=seen, build_all=True, acts=acts)
 
 
 def _affected(workspace: Workspace, request: Request, since: str, reporter: Reporter) -> tuple[str, ...]:
     """Return the labels of the targets that differ since a revision; the request's patterns if their declarations have
     errors and the request keeps going."""
+    targets = request.targets
     try:
-        answer = affected(workspace, request.patterns, request.package, since, request.devices)
+        answer = affected(workspace, targets.patterns, targets.package, since, targets.devices)
     except LoadingError as error:
-        if not request.keep_going:
+        if not request.means.keep_going:
             raise
         reporter.emit(Notice(f"building everything: {error}"))
-        return request.patterns
+        return targets.patterns
     if answer.everything:
         reporter.emit(Notice(f"building everything: {answer.everything}"))
     differ = "differs" if len(answer.targets) == 1 else "differ"

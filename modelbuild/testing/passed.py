@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from modelbuild.actions import Action, DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_to_build
-from modelbuild.build.dry_run import DryRun, look_up
-from modelbuild.build.engine import Engine
 from modelbuild.errors import LoadingError, ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.session.dry_run import DryRun, look_up
+from modelbuild.session.engine import Engine
 from modelbuild.testing.report import merge, parse_report
 from modelbuild.testing.select import test_of
 from modelbuild.workspace.workspace import Workspace
@@ -38,7 +38,7 @@ def passed_tests(
 ) -> list[PassedTest]:
     """Return the tests that depend on one of the targets `owners`, read a file with one of the digests, and passed.
     Targets with errors are skipped."""
-    analyzer = open_to_build(workspace, toolchains=engine.request.toolchains())
+    analyzer = open_to_build(workspace, toolchains=engine.means.toolchains())
     device = devices[0] if devices else None
     tests = [target for target in _tests(analyzer, device) if _needs(analyzer, target, owners)]
     artifacts = [report for target in tests if (test := test_of(target)) for report in test.reports]

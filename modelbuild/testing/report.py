@@ -1,4 +1,4 @@
-"""A test's report, written by its action (docs/reference/ci.md describes the format)."""
+"""A test's report, written by its action (docs/reference/tests.md describes the format)."""
 
 from __future__ import annotations
 

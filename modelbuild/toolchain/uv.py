@@ -28,7 +28,7 @@ _FULL = re.compile(r"os error (?:28|122)|" + re.escape(NO_SPACE))
 
 
 def find_uv() -> str:
-    """Return the path of uv: the one installed beside modelbuild, or the first on PATH. Raises EnvironmentProblem."""
+    """Return the path of uv: the one installed with modelbuild, or the first on PATH. Raises EnvironmentProblem."""
     beside = Path(sys.prefix, "bin", "uv")
     found = str(beside) if os.access(beside, os.X_OK) else _of_module() or shutil.which("uv")
     if not found:

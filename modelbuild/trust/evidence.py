@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, FileEntry, SourceArtifact, Value
-from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.analyze import ConfiguredTarget
 from modelbuild.api.providers import Component, Contents, Origin
-from modelbuild.build.engine import Engine, open_engine
-from modelbuild.build.execute import run_actions
-from modelbuild.build.plan import analyze, opened
-from modelbuild.build.record_history import record_history
-from modelbuild.build.request import Request, Result
-from modelbuild.build.retry import retry_without_remote
-from modelbuild.build.snapshot import Seen
 from modelbuild.code.interpreter import installed
 from modelbuild.errors import BuildError, ExitCode, UsageError
-from modelbuild.events import BuildFinished, Reporter
-from modelbuild.execution.scheduling.scheduler import Scheduler
-from modelbuild.history.action_facts import Facts, attributes_of, gather
+from modelbuild.events import Reporter
+from modelbuild.history.action_facts import Facts, gather
 from modelbuild.history.action_records import Records
 from modelbuild.history.measurements import Measures
 from modelbuild.labels import Label
-from modelbuild.store.output_tree import make_root
+from modelbuild.session.request import Request
+from modelbuild.session.session import Session, in_session
 from modelbuild.testing.passed import PassedTest, passed_tests
 from modelbuild.trust.packages import Package, packages_of
 from modelbuild.trust.revision import Revision, find_revision
-from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
+from modelbuild.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,38 +76,31 @@ class Evidence:
 def gather_evidence(workspace: Workspace, request: Request, reporter: Reporter) -> Evidence:
     """Build the request's only target and return the facts about it. Raises BuildError if it does not build, and
     UsageError for a request of several targets."""
-    started = time.monotonic()
-    make_root(workspace.root / OUTPUT_FOLDER)
 
-    def work(request: Request, reporter: Reporter) -> Evidence:
-        analyzer = opened(workspace, request, reporter)
-        plan = analyze(analyzer, request, reporter)
+    def work(session: Session) -> Evidence:
+        plan = session.make_plan()
         if len(plan.targets) != 1:
             raise UsageError(f"expected one target for one device, got {len(plan.targets)}")
-        with open_engine(workspace, request, analyzer, reporter) as engine:
-            scheduler = engine.scheduler(analyzer)
-            built = run_actions(workspace, engine, plan, scheduler, Seen())
-            seconds = time.monotonic() - started
-            record_history(workspace, attributes_of(analyzer), scheduler, engine.code, built, seconds)
-            reporter.emit(BuildFinished(seconds, actions=built.actions))
-            if built.code != ExitCode.OK:
-                raise BuildError(f"{plan.targets[0].node.label} was not built")
-            return _Gatherer(workspace, engine, analyzer, scheduler).gather(plan.targets[0], request, built)
+        session.run(plan.targets)
+        built = session.finish(session.result(session.lay_out(plan.targets)))
+        if built.code != ExitCode.OK:
+            raise BuildError(f"{plan.targets[0].node.label} was not built")
+        return _Gatherer(session).gather(plan.targets[0], request)
 
-    return retry_without_remote(work, request, reporter)
+    return in_session(workspace, request, reporter, work)
 
 
 class _Gatherer:
     """Reads the facts from a finished build."""
 
-    def __init__(self, workspace: Workspace, engine: Engine, analyzer: Analyzer, scheduler: Scheduler) -> None:
-        self._workspace = workspace
-        self._engine = engine
-        self._analyzer = analyzer
-        self._scheduler = scheduler
+    def __init__(self, session: Session) -> None:
+        self._workspace = session.workspace
+        self._engine = session.engine
+        self._analyzer = session.plan.analyzer
+        self._scheduler = session.scheduler
         self._origins = self._find_origins()
 
-    def gather(self, target: ConfiguredTarget, request: Request, built: Result) -> Evidence:
+    def gather(self, target: ConfiguredTarget, request: Request) -> Evidence:
         outputs = dict(self._outputs(target))
         if not outputs:
             raise UsageError(f"{target.node.label} has no files")
@@ -125,7 +110,7 @@ class _Gatherer:
         records = Records(config.cache_dir, self._workspace.root)
         measures = Measures(config.cache_dir, self._workspace.root)
         label = str(target.node.label)
-        digests = frozenset(outputs.values())
+        digests, devices = frozenset(outputs.values()), request.targets.devices
         return Evidence(
             label=label,
             device=str(target.device) if target.configured and target.device else "",
@@ -137,7 +122,7 @@ class _Gatherer:
             downloads=sorted(self._downloads(actions), key=lambda file: (file.name, file.sha256)),
             packages=packages_of(actions.values(), self._import_path),
             components=self._components(target),
-            tests=passed_tests(self._workspace, self._engine, request.devices, digests, self._embedded(digests)),
+            tests=passed_tests(self._workspace, self._engine, devices, digests, self._embedded(digests)),
             revision=find_revision(self._workspace.root),
         )
 

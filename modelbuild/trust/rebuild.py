@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from modelbuild.build.engine import open_engine
-from modelbuild.build.plan import make_plan
-from modelbuild.build.request import Request
 from modelbuild.errors import BuildError
-from modelbuild.events import BuildStarted, Reporter
+from modelbuild.events import Reporter
 from modelbuild.history.action_facts import Facts, gather
+from modelbuild.session.request import Request
+from modelbuild.session.session import Session, in_session
 from modelbuild.trust.documents import Statement
 from modelbuild.trust.evidence import flat
 from modelbuild.trust.revision import find_revision
@@ -23,24 +22,24 @@ from modelbuild.workspace.workspace import Workspace
 def rebuild(workspace: Workspace, request: Request, reporter: Reporter, statement: Statement) -> list[str]:
     """Build the target of a request without any earlier result, and return the differences from a statement, one line
     each. No outputs are laid out. Raises BuildError if the target does not build."""
+    request = request.with_remote(NO_REMOTE)
     with TemporaryDirectory(prefix="modelbuild-rebuild-") as folder:
-        config = replace(workspace.config, cache_dir=Path(folder))
-        fresh = replace(workspace, config=config)
-        plan = make_plan(fresh, replace(request, remote=NO_REMOTE), reporter)
-        (target,) = plan.targets
-        with open_engine(fresh, replace(request, remote=NO_REMOTE), plan.analyzer, reporter) as engine:
-            scheduler = engine.scheduler(plan.analyzer)
-            needed = scheduler.actions(plan.graph.needed_for(target.files()))
-            reporter.emit(BuildStarted((str(target.node.label),), len(needed), request.jobs, tuple(needed)))
-            scheduler.build(target.files())
-            if scheduler.culprit(target.files()) is not None:
-                raise BuildError(f"{target.node.label} was not built")
-            made: dict[str, str] = {}
-            for artifact in target.files():
-                resolved = scheduler.values.resolve(artifact)
-                made.update(flat(plan.graph.basename(resolved), scheduler.values.value(resolved)))
-            facts = gather(scheduler, engine.code)
+        fresh = replace(workspace, config=replace(workspace.config, cache_dir=Path(folder)))
+        made, facts = in_session(fresh, request, reporter, _built_again)
     return [*_revisions(workspace, statement), *_differences(statement, made, facts)]
+
+
+def _built_again(session: Session) -> tuple[Mapping[str, str], Mapping[str, Facts]]:
+    """Return the SHA-256 of each file of the only target, by its path, and the facts about its actions."""
+    (target,) = session.make_plan().targets
+    session.run((), [(target, target.files())])
+    if not session.end(target, target.files()):
+        raise BuildError(f"{target.node.label} was not built")
+    made: dict[str, str] = {}
+    for artifact in target.files():
+        resolved = session.scheduler.values.resolve(artifact)
+        made.update(flat(session.plan.graph.basename(resolved), session.scheduler.values.value(resolved)))
+    return made, gather(session.scheduler, session.engine.code)
 
 
 def _revisions(workspace: Workspace, statement: Statement) -> Iterator[str]:

@@ -119,7 +119,7 @@ TEST_FLAGS = (
     Flag("flaky-attempts", "count", "Attempts for a failing test.", most=MOST_RUNS, default=1),
     Flag("require-all", "switch", "Fail tests and cases that were not run.", default=False),
     Flag("bisect", "switch", "After a parity failure, find the first wrong node.", default=False),
-    Flag("test-output", "choice", "Print the output of no test, of failed ones, or of all.", choices=TEST_OUTPUTS,
+    Flag("test-output", "choice", "Print the output of no test, of failed tests, or of all.", choices=TEST_OUTPUTS,
          parameter="output", default="errors"),
     Flag("test-filter", "text", "Only cases that match: pytest's -k or node ids, or names.", "EXPR",
          parameter="filter", default=""),

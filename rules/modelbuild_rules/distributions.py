@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
 def _check(text: str) -> str:
     if not _NAME.match(text):
-        raise ValueError(f"'{text}' is not a distribution's name; expected one such as 'numpy', without a version")
+        raise ValueError(f"'{text}' is not a distribution's name; expected a name such as 'numpy', without a version")
     return text
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modelbuild.api import Artifact, DeviceRunner, DeviceSpec, Platform, Provider, Runnable
-from modelbuild_rules.backends.backend import Backend
-from modelbuild_rules.quantization.quantizer import Quantizer
+from modelbuild_rules.backend_api.backend import Backend
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams, PartTensor
@@ -189,7 +189,7 @@ class DeviceTarget(Platform):
 
     arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
     compute_capabilities  CUDA compute capabilities as "8.6", in the order declared; empty for a device without CUDA
-    cuda_index            index of the device's GPU that runs the program
+    gpu            index of the device's GPU that runs the program
     memory                bytes of GPU memory (of main memory if there is no GPU); None if unknown
     min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
     runners               ways to reach devices of this kind; in no key
@@ -200,7 +200,7 @@ class DeviceTarget(Platform):
     arch: str
     os: str = "linux"
     compute_capabilities: tuple[str, ...] = ()
-    cuda_index: int = 0
+    gpu: int = 0
     memory: int | None = None
     min_glibc: str | None = None
     runners: tuple[DeviceRunner, ...] = ()

@@ -1,4 +1,4 @@
-// The device contract (docs/reference/runtime.md) for the inputs and outputs of one compiled part on one GPU.
+// The device contract (docs/reference/gpu-runtime.md) for the inputs and outputs of one compiled part on one GPU.
 //
 // The device of a tensor is that of its pointer, not that in the program's metadata.
 //   memory of the part's own GPU   used in place

@@ -14,16 +14,13 @@ from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
-from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import source
 from modelbuild.events import Event
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
-from modelbuild.execution.scheduling.action_runner import Running
-from modelbuild.execution.scheduling.artifact_values import Values
-from modelbuild.execution.scheduling.resources import ResourcePool, machine
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.session.source_files import Sources
 from modelbuild.step import Step
 from modelbuild.store.digests import value_digest
 from modelbuild.store.local import LocalStore, open_store
@@ -176,13 +173,8 @@ class Repository(workspace_builder.Workspace):
     def _scheduler(self, analyzer: Analyzer, store: LocalStore, workspace: Workspace) -> Scheduler:
         roots = {"modelbuild": Path(sys.modules["modelbuild"].__file__ or "").parent, **analyzer.rules.packages}
         sources = Sources(workspace.root, store)
-        return Scheduler(
-            analyzer.graph,
-            store,
-            Running(InProcess(store), ResourcePool(machine(1)), Silent(), 1),
-            Keys.of(workspace.root, roots, store.read_bytes, sources),
-            Values(sources.entry),
-        )
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources)
+        return Scheduler(analyzer.graph, store, keys, sources.entry, InProcess(store), Silent())
 
 
 @pytest.fixture

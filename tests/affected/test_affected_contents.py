@@ -104,7 +104,7 @@ def compared(repository_of_models: Any, monkeypatch: pytest.MonkeyPatch) -> Comp
 
 
 @pytest.mark.parametrize("path", TOUCHED)
-def test_what_reads_a_changed_file_is_touched(compared: Compared, path: str) -> None:
+def test_readers_of_a_changed_file_are_touched(compared: Compared, path: str) -> None:
     compared.repository.write({path: "# changed\n"})
     assert compared.both() == TOUCHED[path]
 

@@ -65,7 +65,7 @@ def local(repository_of_models: Any, monkeypatch: pytest.MonkeyPatch, request: p
         ("alone.py", set()),
     ],
 )
-def test_what_imports_it_is_touched(local: Local, path: str, touched: set[str]) -> None:
+def test_importers_are_touched(local: Local, path: str, touched: set[str]) -> None:
     local.write({path: "# edited\nX = 2\n" if path.endswith(".py") else "edited"})
     assert local.touched() == touched
 

@@ -115,7 +115,7 @@ def test_patterns_choose_the_same_in_the_same_order(asked: Asked, patterns: list
 
 
 @pytest.mark.parametrize("pattern", ["//nowhere/...", "//nowhere:all", "//b:nothing", "-//b:last"])
-def test_what_no_pattern_means_is_an_error(asked: Asked, pattern: str) -> None:
+def test_patterns_without_a_target_are_errors(asked: Asked, pattern: str) -> None:
     with pytest.raises(ModelbuildError):
         asked.ask(pattern)
 

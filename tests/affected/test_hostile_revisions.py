@@ -63,7 +63,7 @@ LOCK = {"version": 1, "package": [{"name": "torch", "version": "1"}, {"name": "n
 
 
 @pytest.mark.parametrize("key", ["name", "version"])
-def test_what_is_no_text_is_no_pin(key: str) -> None:
+def test_pins_that_are_no_text_are_ignored(key: str) -> None:
     table = {"name": '"torch"', "version": '"1"'} | {key: "0x" + "f" * 5000}
     lines = (f"{name} = {value}" for name, value in table.items())
     assert pins("\n".join(("[[package]]", *lines))) == {}
@@ -110,7 +110,7 @@ def test_any_source_has_imports_or_is_not_python(examples: int) -> None:
     run_property(examples, damaged(SOURCE) | others, holds)
 
 
-def test_what_is_imported_for_types_alone_is_none() -> None:
+def test_imports_for_types_alone_do_not_count() -> None:
     names = {name for name, _ in imported_names(SOURCE)}
     assert {"os", "sys", "a.b", "a.b.c", "a.b.d", "x"} <= names
     assert not {"never", "neither"} & names
@@ -120,7 +120,7 @@ def test_what_is_imported_for_types_alone_is_none() -> None:
     ("data", "place"),
     [(b"a\n\0b", (2, 1)), (b"\0", (1, 1)), (b"-" * 100_000 + b"1", (1, 1)), (b"a = 1\nb = (", (2, 5))],
 )
-def test_what_is_not_python_is_told_by_its_place(data: bytes, place: tuple[int, int]) -> None:
+def test_sources_that_are_not_python_are_reported_with_their_place(data: bytes, place: tuple[int, int]) -> None:
     with pytest.raises(SyntaxError) as caught:
         imported_names(data)
     assert (caught.value.lineno, caught.value.offset) == place

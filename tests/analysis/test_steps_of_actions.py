@@ -37,7 +37,7 @@ def steps(tmp_path: Path) -> Steps:
         ("sums", (), ("numpy",)),
     ],
 )
-def test_what_a_step_imports_is_among_its_tools(
+def test_imports_of_a_step_are_tools(
     steps: Steps, step: str, tools: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     action = Action("//:a#a", "//:a", "a", f"own.steps.{step}", tools=tools)

@@ -115,7 +115,7 @@ FILE, BUILD = "MODELBUILD.toml", "BUILD.toml"
         (BUILD, "[[filegroup]]\nname = 'f'\naction_timeout = 1.5\n", 3, f"{BUILD}:3:1: 'action_timeout': {WORDS}"),
     ],
 )
-def test_what_is_no_limit(workspace: Workspace, file: str, text: str, code: int, problem: str) -> None:
+def test_invalid_limits(workspace: Workspace, file: str, text: str, code: int, problem: str) -> None:
     flag = (file, text) if file.startswith("--") else ()
     workspace.write({FILE: "", BUILD: "[[filegroup]]\nname = 'f'\nsrcs = []\n", **({} if flag else {file: text})})
     ended = workspace.run("build", "//:f", *flag)

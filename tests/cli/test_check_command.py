@@ -33,7 +33,6 @@ BUILD = """
 [[torch_model]]
 name = "{0}_model"
 entry = "net.py:{1}"
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [2, 3], dtype = "float32" }}]
 
 [[pte_program]]
@@ -44,7 +43,7 @@ stack = ":stack"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 """
 
 
@@ -85,7 +84,7 @@ def test_targets_without_a_check(built: Workspace) -> None:
     ended = built.run("check", "//:good_model")
     assert (ended.code, ended.err) == (
         2,
-        "error: nothing to check in //:good_model; expected targets such as a pte_program\n",
+        "error: no output group 'check' in //:good_model; groups: default\n",
     )
 
 
@@ -94,7 +93,7 @@ def test_errors_in_the_declarations_of_all_programs(built: Workspace) -> None:
     (built.root / "other/BUILD.toml").write_text(BUILD.format("far", "Good").replace("net.py", "//:net.py"))
     ended = built.run("check", "//other:far")
     assert ended.code == 3
-    assert "nothing to check" not in ended.err
+    assert "no output group" not in ended.err
     assert "error: other/BUILD.toml:" in ended.err
     assert "//other:far was not built: the error at other/BUILD.toml:" in ended.err
 

@@ -85,13 +85,13 @@ def test_lines_say_which_configuration_an_output_is_of(many: Any) -> None:
     assert lines[2] == "//a:picked (devices~board)"
 
 
-def test_what_no_device_decides_runs_once_for_all(many: Any) -> None:
+def test_actions_that_no_device_decides_run_once(many: Any) -> None:
     assert many.build("//a:plain", *BOTH).statuses == {"//a:plain#checksums": "ran"}
     assert output(many, "devices~pc", "plain") == output(many, "devices~board", "plain") == sums("one.txt", "two.txt")
     assert many.build("//a:plain").statuses == {"//a:plain#checksums": "cached"}
 
 
-def test_what_reads_a_select_is_configured_too(many: Any) -> None:
+def test_readers_of_a_select_are_configured(many: Any) -> None:
     assert set(many.build("//a:above", *BOTH).statuses) == {
         f"//a:{target} (//devices:{device})#checksums" for target in ("above", "picked") for device in ("pc", "board")
     }
@@ -135,7 +135,7 @@ def test_a_program_whose_stack_the_device_selects(classifier: Any) -> None:
         'stack = ":xnnpack_stack"',
         'stack = { select = { ":other" = ":portable_stack", default = ":xnnpack_stack" } }',
     )
-    portable = '[[backend_stack]]\nname = "portable_stack"\nbackends = [{ type = "portable" }]\n\n[[backend_stack]]'
+    portable = '[[backend_stack]]\nname = "portable_stack"\nbackends = ["portable"]\n\n[[backend_stack]]'
     classifier.edit("classifier/BUILD.toml", '[[backend_stack]]\nname = "xnn', f'{portable}\nname = "xnn')
     program = "//classifier:xnnpack"
     ran = classifier.ran(program, "--device=//classifier:cpu", "--device=//classifier:other")

@@ -21,8 +21,8 @@ from modelbuild.cli.doctor.remote_round_trip import check_remote
 from modelbuild.errors import ExitCode
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings
+from modelbuild_rules.backend_api import cpp_probe as probe
 from modelbuild_rules.bundle import probe as runtime_probe
-from modelbuild_rules.cpp import probe
 from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
 
@@ -224,7 +224,7 @@ def test_the_compiler_compiles_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken.status == "error"
     assert "zig can't compile C++: " in broken.text
     monkeypatch.setattr(probe, "find_spec", lambda name: None)
-    assert probe._check.__wrapped__().text.startswith("not installed beside modelbuild; ")
+    assert probe._check.__wrapped__().text.startswith("not installed with modelbuild; ")
 
 
 # The remote cache.

@@ -171,7 +171,7 @@ def test_any_command_line_ends_with_a_documented_code(folder: Path, examples: in
         ("\udcff", "", ""),
     ],
 )
-def test_what_no_shell_asks_has_no_answer(workspace: Any, shell: str, words: str, position: str) -> None:
+def test_questions_of_no_shell_have_no_answer(workspace: Any, shell: str, words: str, position: str) -> None:
     workspace.write({"MODELBUILD.toml": "", "BUILD.toml": BUILD})
     given = {"_MODELBUILD_COMPLETE": shell, "COMP_WORDS": words, "COMP_CWORD": position}
     done = workspace.run(**given)

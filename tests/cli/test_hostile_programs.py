@@ -86,7 +86,10 @@ def test_damaged_files_beside_a_program_are_shown_or_refused(program: Path, name
         ),
         (b"\xff", "delegation.json: invalid JSON: "),
         (b"[" * 100_000, "delegation.json: invalid JSON: recursion limit exceeded"),
-        (b"[]", "delegation.json: input should be an object; expected the file that a build writes beside the program"),
+        (
+            b"[]",
+            "delegation.json: input should be an object; expected the file that a build writes next to the program",
+        ),
         (b'{"nodes": 3, "partitions": []}', "delegation.json: nodes: input should be a valid array"),
         (
             b'{"nodes": [{}], "partitions": []}',
@@ -99,7 +102,7 @@ def test_damaged_files_beside_a_program_are_shown_or_refused(program: Path, name
         (
             b'{"nodes": [{"name": "a", "op": "b", "backend": "c", "refused": [{"backend": "d"}]}], "partitions": []}',
             "delegation.json: nodes[0].refused[0].why: field required; expected the file that a build writes "
-            "beside the program",
+            "next to the program",
         ),
     ],
 )

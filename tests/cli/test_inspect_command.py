@@ -241,7 +241,6 @@ def test_a_model_is_not_exported_to_find_that_it_is_no_program(workspace: Any) -
 [[torch_model]]
 name = "m"
 entry = "m.py:M"
-srcs = ["m.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 """
     workspace.write({"MODELBUILD.toml": "", "m/BUILD.toml": model, "m/m.py": "raise SystemExit('never run')\n"})
@@ -259,7 +258,7 @@ inputs = [{ name = "x", shape = [1], dtype = "float32" }]
         ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start like a .pte"),
     ],
 )
-def test_what_is_no_program(workspace: Any, name: str, content: bytes | None, message: str) -> None:
+def test_invalid_programs(workspace: Any, name: str, content: bytes | None, message: str) -> None:
     if content is not None:
         (workspace.root / name).write_bytes(content)
     ended = workspace.run("inspect", name)

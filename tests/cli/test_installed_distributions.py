@@ -111,7 +111,7 @@ def test_where_and_when_it_is_installed_is_in_no_key(site: Site, tmp_path: Path)
     assert site.build() == "cached 1"
 
 
-def test_what_a_named_distribution_requires_is_in_the_key(site: Site) -> None:
+def test_requirements_of_a_named_distribution_are_in_the_key(site: Site) -> None:
     """Requirements are followed if they apply to this machine, and those of an extra if it is named."""
     requires = {
         "named": ("second", "other; sys_platform == 'win32'", "third; extra == 'big'", "not-installed"),

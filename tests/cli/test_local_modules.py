@@ -129,7 +129,7 @@ def test_it_reads_its_own_files_and_no_others(scripts: Scripts, lib: Path) -> No
 
 
 @pytest.mark.parametrize("layout", ["src", pytest.param("flat", marks=pytest.mark.exhaustive)])
-def test_what_pip_installs_in_editable_mode(scripts: Scripts, tmp_path: Path, layout: str) -> None:
+def test_editable_installs_of_pip(scripts: Scripts, tmp_path: Path, layout: str) -> None:
     """By a .pth file with a path, and by a finder, which setuptools takes for a flat layout."""
     import subprocess
     import sysconfig
@@ -183,7 +183,7 @@ def test_packages_in_mere_folders_are_apart(scripts: Scripts, tmp_path: Path) ->
     assert scripts.build() == "ran new"
 
 
-def test_what_shadows_an_installed_package_is_keyed_by_its_own_content(scripts: Scripts, tmp_path: Path) -> None:
+def test_modules_that_shadow_a_package_are_keyed_by_content(scripts: Scripts, tmp_path: Path) -> None:
     install(scripts.site, "lib", "1.0", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'installed'\n"})
     assert scripts.build() == "ran installed"
     write(tmp_path / "code", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'mine'\n"})
@@ -215,7 +215,7 @@ def test_nothing_is_imported_ahead_that_imports_a_local_module(scripts: Scripts,
     assert scripts.build() == "ran 15"
 
 
-def test_what_a_step_of_a_users_own_rule_imports_counts(scripts: Scripts, lib: Path) -> None:
+def test_imports_of_a_users_step_count(scripts: Scripts, lib: Path) -> None:
     scripts.workspace.edit(
         "tools/rules/steps/script.py", "import runpy, sys", "import runpy, sys\nfrom lib.net import WIDTH"
     )
@@ -237,7 +237,7 @@ def test_an_import_that_cannot_be_seen_is_to_be_named(scripts: Scripts, lib: Pat
     assert scripts.build() == "ran 15"
 
 
-def test_what_it_imports_of_installed_packages_counts(scripts: Scripts, lib: Path) -> None:
+def test_its_imports_of_installed_packages_count(scripts: Scripts, lib: Path) -> None:
     install(scripts.site, "alpha", "1.0", {"alpha.py": "X = 1\n"})
     write(lib, {"lib/net.py": "def width():\n    import alpha\n    return alpha.X\nWIDTH = width()\n"})
     assert scripts.build() == "ran 1"

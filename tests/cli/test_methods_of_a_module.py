@@ -36,7 +36,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 
 [torch_model.methods.embed]
 inputs = [{ name = "x", shape = ["n", 8], dtype = "float32", range = [-1, 1] }]
@@ -49,7 +48,7 @@ outputs = ["classes"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "both"
@@ -80,7 +79,7 @@ recipe = ":int8"
 
 [[backend_stack]]
 name = "only_linears"
-backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, { type = "portable" }]
+backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, "portable"]
 
 [[pte_program]]
 name = "int8_program"
@@ -93,7 +92,7 @@ matrix = { method = ["classify", "embed"] }
 program = ":int8_program"
 method = "{method}"
 model = ":quantized"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
+cases = [{ name = "noise", generator = { seed = 1 } }]
 tolerance = { abs = 0.05 }
 """
 
@@ -107,7 +106,7 @@ matrix = { method = ["classify", "embed"] }
 program = ":both"
 method = "{method}"
 model = ":net"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
+cases = [{ name = "noise", generator = { seed = 1 } }]
 """
 
 
@@ -172,8 +171,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     ended = module.run("quantize-report", "//:quantized", "--method=embed")
     assert ended.out.startswith("//:quantized, method embed: error "), ended.out
     for arguments, problem in {
-        (): "//:quantized has several methods; expected --method with one of: classify, embed",
-        ("--method=embod",): "no method 'embod'; methods: classify, embed; did you mean 'embed'?",
+        (): "no output group 'sensitivity' in //:quantized; groups: classify.sensitivity, default, embed.sensitivity",
+        ("--method=embod",): "no output group 'embod.sensitivity' in //:quantized; did you mean 'embed.sensitivity'?",
     }.items():
         ended = module.run("quantize-report", "//:quantized", *arguments)
         assert (ended.code, ended.err.splitlines()[-1]) == (2, f"error: {problem}")
@@ -198,14 +197,18 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     [
         ("{ embed = ", "{ embod = ", "BUILD.toml:27:11: ':net' has no method 'embod'; did you mean 'embed'?"),
         (
-            'srcs = ["net.py"]\n',
-            'srcs = ["net.py"]\noutputs = ["y"]\n',
+            'entry = "net.py:Net"\n',
+            'entry = "net.py:Net"\noutputs = ["y"]\n',
             "BUILD.toml:6:1: each of the 'methods' has its own 'outputs'; expected none beside them",
         ),
         ("max = 4", "max = 0", "BUILD.toml:9:13: dimension 'n': expected min <= example <= max"),
         ("scale=factor", "scale=fact", "BUILD.toml:13:1: attribute 'call': "),
         ("shape = [1, 8]", 'shape = ["m", 8]', "BUILD.toml:12:25: input 'x': dimension 'm' is not in the table"),
-        ('entry = "net.py:Net"', 'archive = "net.py"', "an archive has the method forward alone; expected 'entry'"),
+        (
+            'entry = "net.py:Net"',
+            'exported = "net.py"',
+            "an exported program has the method forward alone; expected 'entry'",
+        ),
         (
             'stack = ":stack"\n\n',
             'stack = ":stack"\nengines = { head = ":net" }\n\n',
@@ -249,7 +252,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         "bounds",
         "call",
         "dimension",
-        "archive",
+        "exported",
         "engines",
         "bundle",
         "data",

@@ -52,7 +52,7 @@ def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targe
     assert not any(path.startswith(str(classifier.cache)) for path in second["opened"])
 
 
-def test_what_is_put_into_a_checkout_that_python_imports_from_is_no_change(workspace: Any, tmp_path: Path) -> None:
+def test_new_files_in_an_imported_checkout_are_no_change(workspace: Any, tmp_path: Path) -> None:
     """An editable install puts the checkout on Python's path, and builds put folders into the checkout."""
     workspace.write({"MODELBUILD.toml": "", "a/BUILD.toml": '[[filegroup]]\nname = "f"\nsrcs = ["x"]\n', "a/x": ""})
     checkout = tmp_path / "checkout"

@@ -69,7 +69,7 @@ def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None
         (elsewhere(tmp_path), surroundings(tmp_path)),
     ):
         classifier_workspace(repository / "examples", workspace)
-        split = 'min_block_size = 1, torch_executed_ops = ["aten.mean.dim"]'
+        split = 'min_block_size = 1, exclude_ops = ["aten.mean.dim"]'
         workspace.edit("classifier/BUILD.toml", 'workspace_size = "64MiB"', split)
         built = workspace.build(program, "--jobs=1", **environment).statuses
         assert set(built.values()) == {"ran"}

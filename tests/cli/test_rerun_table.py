@@ -91,11 +91,11 @@ TABLE = {
     # The range is in the signature, which the program's manifest contains.
     "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT, EMIT, VERIFY}),
     "stack attribute that changes partitions": Row(
-        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
+        edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
         {PARTITION, P1, EMIT, VERIFY},
     ),
     "stack attribute that changes none here": Row(
-        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION, VERIFY}
+        edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION, VERIFY}
     ),
     "device attribute that nothing here depends on": Row(
         edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()
@@ -123,7 +123,7 @@ REST = {
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c in REST else ()) for c in TABLE])
-def test_what_runs_again_after(classifier: Any, case: str) -> None:
+def test_reruns_after_a_change(classifier: Any, case: str) -> None:
     row = TABLE[case]
     row.change(classifier)
     statuses = classifier.build(PROGRAM, *row.arguments).statuses
@@ -153,7 +153,7 @@ def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
 
 
 @pytest.mark.exhaustive
-def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
+def test_attributes_of_compiling_rerun_only_compiling(classifier: Any) -> None:
     """TensorRT's workspace and the device's compute capability decide engines, but not the division into partitions."""
     program = "//classifier:tensorrt"
     first = classifier.build(program).statuses

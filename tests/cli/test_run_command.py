@@ -198,7 +198,7 @@ def test_errors(built: Any, arguments: tuple[str, ...], code: int, message: str 
 
 
 @pytest.mark.parametrize("arguments", [("//m:x",), ("//m:program", "--input=x=//m:two")])
-def test_what_is_known_to_be_no_program_or_no_input_is_not_built(built: Any, arguments: tuple[str, ...]) -> None:
+def test_invalid_programs_and_inputs_are_not_built(built: Any, arguments: tuple[str, ...]) -> None:
     ended = built.run("run", *arguments)
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (2, "", 1), ended.err
     assert not (built.root / "modelbuild-out/default").exists()
@@ -223,12 +223,11 @@ def test_a_model_is_not_exported_for_an_input_that_it_does_not_take(workspace: A
 [[torch_model]]
 name = "m"
 entry = "m.py:M"
-srcs = ["m.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "size", shape = [2], dtype = "int64" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[pte_program]]
 name = "p"
@@ -261,7 +260,7 @@ def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
     ]
 
 
-def test_sigterm_ends_the_program_that_runs_too(built: Any) -> None:
+def test_sigterm_ends_the_running_program(built: Any) -> None:
     stays = "import os, sys, time\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(600)\n"
     running = built.start("run", "//m:program", "-q", PYTHONPATH=stand_in(built, stays))
     while not (said := running.err).endswith("\n"):

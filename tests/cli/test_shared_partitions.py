@@ -106,7 +106,6 @@ MODEL = """
 [[torch_model]]
 name = "{name}_model"
 entry = "nets.py:{name}"
-srcs = ["nets.py"]
 inputs = [{inputs}]
 allow_missing = true
 
@@ -120,17 +119,17 @@ device = ":device"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{{ {backend} }}, {{ type = "portable" }}]
+backends = [{{ {backend} }}, "portable"]
 
 [[device_target]]
 name = "device"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 """
 
 BACKENDS = {
     "xnnpack": 'type = "xnnpack"',
-    "tensorrt": 'type = "tensorrt", torch_executed_ops = ["aten.erf.default"]',
+    "tensorrt": 'type = "tensorrt", exclude_ops = ["aten.erf.default"]',
     "cuda": 'type = "cuda", exclude_ops = ["aten.erf.default"]',
 }
 MODELS = {name: ["x", "y"] if name == "Shared" else ["x"] for name in ("Base", "Front", "Gap", "Shared", "Twins")}

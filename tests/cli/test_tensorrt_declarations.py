@@ -15,7 +15,7 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
     ("backend", "capability", "message"),
     [
         (
-            '{ type = "tensorrt", require_full_compilation = true, fallback_data_dependent_ops = true }',
+            '{ type = "tensorrt", require_full_compilation = true, data_dependent_ops = "fallback" }',
             "8.6",
             "BUILD.toml:22:59: require_full_compilation lets no node fall back; expected one of the two",
         ),
@@ -23,7 +23,7 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
             '{ type = "tensorrt", require_full_compilation = true }',
             "8.6",
             "BUILD.toml:22:26: require_full_compilation lets no node fall back; expected"
-            " fallback_data_dependent_ops = false with it, which is true with the flavour rtx",
+            ' data_dependent_ops = "take" with it, which is "fallback" with the flavour rtx',
         ),
         # This one is correct; the model is read next.
         (
@@ -49,18 +49,18 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
             ' or flavour = "rtx" (device //:device, stack :stack)\n',
         ),
         (
-            '{ type = "tensorrt", target_device = "cpu" }',
+            '{ type = "tensorrt", target_device = "cuda:1" }',
             "8.6",
-            "'cpu' can't have this backend's inputs and outputs; expected 'cuda:0' or another GPU",
+            "BUILD.toml:22:26: unknown attribute 'target_device' of 'backends[0]'; expected 'gpu'\n",
         ),
         (
-            '{ type = "cuda", target_device = "cpu" }',
+            '{ type = "cuda", data_dependent = "error" }',
             "8.6",
-            "'cpu' can't have this backend's inputs and outputs; expected 'cuda:0' or another GPU",
+            "BUILD.toml:22:22: unknown attribute 'data_dependent' of 'backends[0]'; expected 'data_dependent_ops'\n",
         ),
         ('{ type = "tensorrt" }', "5.2", "does not support compute capability 5.2; expected one of 7.5,"),
         ('{ type = "tensorrt", precison = "fp16" }', "8.6", "did you mean 'precision'?"),
-        ('{ type = "tensorrt", torch_executed_ops = ["nonzero"] }', "8.6", "expected namespace.name.overload"),
+        ('{ type = "tensorrt", exclude_ops = ["nonzero"] }', "8.6", "expected namespace.name.overload"),
         ('{ type = "tensort" }', "8.6", "tensorrt"),
     ],
 )
@@ -106,7 +106,7 @@ class Model(torch.nn.Module):
 
 
 @pytest.mark.slow
-def test_what_only_a_build_can_know(workspace: Any) -> None:
+def test_facts_that_only_a_build_finds(workspace: Any) -> None:
     """Set the model's inputs and the installed packages."""
 
     def build(backend: str) -> tuple[int, list[str]]:

@@ -89,7 +89,7 @@ def test_files_that_the_command_writes_start_no_run(workspace: Workspace) -> Non
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_run_too(workspace: Workspace, kind: signal.Signals) -> None:
+def test_an_interrupt_ends_the_run(workspace: Workspace, kind: signal.Signals) -> None:
     workspace.write({CODE: f"{WAITS}\nresult = 1\n"})
     command = workspace.start("build", SCRIPT, "--watch")
     workspace.wait_for_an_action(command)

@@ -43,7 +43,7 @@ def code(tree: Path) -> StepCode:
     return StepCode({"pack": tree / "pack"})
 
 
-def test_closure_follows_imports_inside_functions_and_relative_ones(tree: Path) -> None:
+def test_closure_follows_relative_imports_and_imports_inside_functions(tree: Path) -> None:
     names = [name for name, _ in code(tree).closure("pack.steps.one")]
     assert names == [
         "pack",
@@ -92,7 +92,7 @@ def test_imported_names_gives_modules_and_what_may_be_modules() -> None:
     assert sorted(imported_names(source)) == [("a.b", 0), ("d", 0), ("d.e", 0), ("f", 1), ("g", 0)]
 
 
-def test_what_python_warns_of_in_a_source_is_not_printed(recwarn: pytest.WarningsRecorder) -> None:
+def test_warnings_of_python_about_a_source_are_not_printed(recwarn: pytest.WarningsRecorder) -> None:
     assert imported_names(b"import a\nb = '\\d' is 1\n") == [("a", 0)]
     assert not recwarn.list
 

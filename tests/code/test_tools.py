@@ -58,7 +58,7 @@ def test_names_for_imports_come_to_the_same(tools: Tools, site: Path) -> None:
     assert tools.needed(names, ()) == tools.needed((), imported)
 
 
-def test_what_a_source_imports_of_its_own_kind_is_no_tool() -> None:
+def test_imports_of_other_sources_are_no_tools() -> None:
     assert foreign(["models.net", "alpha", "net"], ["models/a.py", "net.py"]) == {"alpha"}
 
 
@@ -122,7 +122,7 @@ def found_in(site: Path, name: str) -> Distribution:
     return found
 
 
-def test_what_record_says_of_files(site: Path) -> None:
+def test_files_in_record(site: Path) -> None:
     install(site, "delta", "1", {"delta/a.py": "", "delta/lib.so.13": "x", "delta/data.txt": "y", "delta_one.py": "zz"})
     record = site / "delta-1.dist-info/RECORD"
     record.write_text(record.read_text().replace("\n", "\r\n") + "../../bin/delta,sha256=x,5\r\ndelta/a.pyc,,\r\n")

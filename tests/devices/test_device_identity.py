@@ -53,7 +53,7 @@ def test_another_device_has_another_identity(changed: str) -> None:
     assert stated(OTHERS[changed]).identity() != stated(ORIN).identity()
 
 
-def test_what_decides_no_result_is_in_no_identity() -> None:
+def test_facts_that_decide_no_result_are_in_no_identity() -> None:
     other = {**ORIN, "free": "7", "memory": "31999999", "owner": "ci@lab for //:t"}
     assert stated(other).identity() == stated(ORIN).identity()
     assert stated(ORIN).identity() == {name: text for name, text in ORIN.items() if name not in ("free", "memory")}

@@ -96,7 +96,7 @@ def test_an_agent_gives_the_key(server: Sshd, tmp_path: Path, monkeypatch: pytes
         agent.wait(10)
 
 
-def test_what_a_device_has_is_not_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:
+def test_files_on_a_device_are_not_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:
     files = {"a": file(b"1" * 512 * 200), "b": file(b"2"), "c/d": file(b"2"), "e": file(b"3")}
     sent = []
     for _ in range(2):

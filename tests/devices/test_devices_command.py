@@ -30,29 +30,22 @@ arch = "aarch64"
 
 [[device_runner]]
 name = "near"
-kind = "ssh"
-host = "127.0.0.1"
-port = {port}
-key = "keys/key"
-known_hosts = "keys/known_hosts"
+connection = {{ type = "ssh", host = "127.0.0.1", port = {port}, key = "keys/key", known_hosts = "keys/known_hosts" }}
 folder = "{folder}"
 store_size = "10 MiB"
 
 [[device_runner]]
 name = "gone"
-kind = "ssh"
-host = "127.0.0.1"
-port = {closed}
+connection = {{ type = "ssh", host = "127.0.0.1", port = {closed} }}
 
 [[device_runner]]
 name = "emulated"
-kind = "qemu"
-arch = "aarch64"
+connection = {{ type = "qemu", arch = "aarch64" }}
 folder = "{folder}"
 
 [[device_runner]]
 name = "wrong"
-kind = "local"
+connection = {{ type = "local" }}
 folder = "{folder}"
 """
 
@@ -66,7 +59,7 @@ def declared(server: Sshd, workspace: Workspace, tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_who_is_there_and_what_they_have(declared: Workspace, server: Sshd, tmp_path: Path) -> None:
+def test_devices_with_state_and_properties(declared: Workspace, server: Sshd, tmp_path: Path) -> None:
     device = Device(parse_address(server.at(server.port, folder=tmp_path / "device")))
     with device.session("//:my_test", 5, lambda text: None):
         ended = declared.run("devices", "--json")
@@ -123,26 +116,30 @@ def test_a_runner_of_another_label_is_refused_before_any_work(declared: Workspac
     assert (ended.code, ended.err) == (2, "error: no target 'pcc' in //; did you mean 'pc'?\n")
 
 
+SSH = 'type = "ssh", host = "a"'
 DECLARED = [
-    ('kind = "ssh"', "3:1: a runner of kind 'ssh' without 'host'; expected host"),
-    ('kind = "qemu"', "3:1: a runner of kind 'qemu' without 'arch'; expected arch"),
-    ('kind = "local"\nhost = "x"', "4:1: a runner of kind 'local' has no 'host'; expected folder, store_size"),
-    ('kind = "ssh"\nhost = "-oProxyCommand=x"', "'-oProxyCommand=x' is not a host; expected a name or an IP address"),
-    ('kind = "ssh"\nhost = "a"\nuser = "-x"', "'-x' is not a user's name"),
-    ('kind = "ssh"\nhost = "a"\njump = "$(x)"', "'$(x)' is not a jump host; expected [USER@]HOST[:PORT]"),
-    ('kind = "ssh"\nhost = "a"\njump = "gate:port"', "'gate:port' is not a jump host; expected [USER@]HOST[:PORT]"),
-    ('kind = "ssh"\nhost = "a"\njump = "gate,-x"', "'-x' is not a jump host"),
-    ('kind = "ssh"\nhost = "a"\njump = "gate:99999"', "'gate:99999' is not a jump host"),
-    ('kind = "ssh"\nhost = "a"\njump = "-l@gate"', "'-l@gate' is not a jump host"),
-    ('kind = "ssh"\nhost = "a"\njump = "gate,"', "'' is not a jump host"),
-    ('kind = "ssh"\nhost = "a"\nkey = "x\\" y"', "is not a path; expected one without quotes"),
-    ('kind = "shh"', "'kind'"),
+    ('type = "ssh"', "'connection' of device_runner 'r' lacks the attribute 'host'"),
+    ('type = "qemu"', "'connection' of device_runner 'r' lacks the attribute 'arch'"),
+    ('type = "local", host = "x"', "3:32: unknown attribute 'host' of 'connection'"),
+    ('type = "ssh", hots = "x"', "3:30: unknown attribute 'hots' of 'connection'; did you mean 'host'?"),
+    ('type = "ssh", host = "-oProxyCommand=x"', "'-oProxyCommand=x' is not a host; expected a name or an IP address"),
+    (f'{SSH}, user = "-x"', "'-x' is not a user's name"),
+    (f'{SSH}, jump = "$(x)"', "'$(x)' is not a jump host; expected [USER@]HOST[:PORT]"),
+    (f'{SSH}, jump = "gate:port"', "'gate:port' is not a jump host; expected [USER@]HOST[:PORT]"),
+    (f'{SSH}, jump = "gate,-x"', "'-x' is not a jump host"),
+    (f'{SSH}, jump = "gate:99999"', "'gate:99999' is not a jump host"),
+    (f'{SSH}, jump = "-l@gate"', "'-l@gate' is not a jump host"),
+    (f'{SSH}, jump = "gate,"', "'' is not a jump host"),
+    (f'{SSH}, key = "x\\" y"', "is not a path; expected a path without quotes"),
+    ('type = "shh"', "expected one of 'local', 'qemu', 'ssh', got 'shh'; did you mean 'ssh'?"),
+    ("", "attribute 'connection': expected a table with 'type'"),
 ]
 
 
-@pytest.mark.parametrize(("lines", "problem"), DECLARED)
-def test_a_wrong_declaration_has_its_place(workspace: Workspace, lines: str, problem: str) -> None:
-    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": f'[[device_runner]]\nname = "r"\n{lines}\n'})
+@pytest.mark.parametrize(("connection", "problem"), DECLARED)
+def test_a_wrong_declaration_has_its_place(workspace: Workspace, connection: str, problem: str) -> None:
+    declared = f'[[device_runner]]\nname = "r"\nconnection = {{ {connection} }}\n'
+    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": declared})
     ended = workspace.run("cquery", "//...")
     assert ended.code == 3
     assert ended.err.startswith("error: BUILD.toml:")

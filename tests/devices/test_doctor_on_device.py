@@ -20,14 +20,14 @@ arch = "x86_64"
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["8.7"]
+compute_capabilities = ["8.7"]
 runners = [":here"]
 [[device_target]]
 name = "board"
 arch = "aarch64"
 [[device_runner]]
 name = "here"
-kind = "local"
+connection = {{ type = "local" }}
 folder = "{folder}"
 """
 CHECKS = ["device", "system", "gpu", "disk", "lock", "store", "clock", "c++ runtime"]

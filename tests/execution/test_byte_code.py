@@ -69,7 +69,7 @@ def test_where_python_may_not_write_byte_code_none_is(bench: Any, monkeypatch: p
     assert not list(bench.rules.rglob("*.pyc"))
 
 
-def test_what_is_right_is_left_alone(tmp_path: Path) -> None:
+def test_right_byte_code_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("VALUE = 1")
     kept = Path(importlib.util.cache_from_source(file))
@@ -83,7 +83,7 @@ def test_what_is_right_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["def (", "\0", None])
-def test_what_cannot_be_compiled_is_left_to_the_worker(tmp_path: Path, content: str | None) -> None:
+def test_invalid_sources_are_left_to_the_worker(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "a.py"
     if content is not None:
         file.write_text(content)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from modelbuild.build.source_files import Sources
 from modelbuild.execution import gpus, keys
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.session.source_files import Sources
 from tests.execution.isolation.conftest import RULE, Probes
 
 # A driver with the GPUs that a variable has: `NVIDIA A:86 NVIDIA B:90`, with a '|' between them. '!' does not start.

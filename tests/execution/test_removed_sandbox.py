@@ -48,7 +48,7 @@ def spoil(folder: Path) -> None:
     ids=["an input", "an input is spoiled", "the folder", "all folders"],
 )
 @pytest.mark.parametrize("when", ["before the step", "after the step"])
-def test_what_is_changed_meanwhile_makes_no_result(
+def test_changes_during_a_run_make_no_result(
     bench: Any, request_of_a_tree: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], Any], when: str
 ) -> None:
     run = ForkServer.run

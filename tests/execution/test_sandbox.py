@@ -232,7 +232,7 @@ def test_a_folder_that_an_action_changed_is_not_used_again(bench: Any) -> None:
     assert emptied(bench).st_ino != first.st_ino
 
 
-def test_what_an_action_left_running_cannot_write_to_the_next(bench: Any, landlocked: None) -> None:
+def test_leftover_processes_cannot_write_to_the_next_action(bench: Any, landlocked: None) -> None:
     """Though it stays in the folder, which another action gets."""
     bench.step(
         "leaves",
@@ -276,7 +276,7 @@ def test_folders_are_kept_on_demand(bench: Any) -> None:
     assert (folder / ".outputs/out").read_text() == "1"
 
 
-def test_what_killed_builds_left_is_removed_and_what_living_ones_use_is_not(tmp_path: Path) -> None:
+def test_folders_of_killed_builds_are_removed_and_used_folders_stay(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from modelbuild.execution.scratch import Scratch\n"
         "scratch = Scratch(Path(sys.argv[1])); (scratch.path / 'x').mkdir(); print(scratch.path, flush=True)\n"

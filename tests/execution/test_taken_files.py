@@ -159,7 +159,7 @@ def test_a_step_that_closes_a_folder_of_its_outputs(bench: Any, tmp_path: Path, 
     ]
 
 
-def test_what_a_step_printed_is_not_written_through_a_link(bench: Any, host: Path, tmp_path: Path) -> None:
+def test_output_of_a_step_is_not_written_through_a_link(bench: Any, host: Path, tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path / "sandbox")
     sandbox.lay_out(bench.request("tiny").action, (), bench.store)
     sandbox.stdout.symlink_to(host / "mine")

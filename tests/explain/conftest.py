@@ -23,7 +23,7 @@ arch = "x86_64"
 [[device_target]]
 name = "gpu"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 [[stack]]
 name = "fast"
 level = 1

@@ -46,7 +46,7 @@ TABLE = {
     "device": Case(
         lambda m: m.edit("BUILD.toml", '"8.6"', '"8.9"'),
         {COMPILE},
-        ("parameter", "compute_capability[0]", "8.6", "8.9"),
+        ("parameter", "compute_capabilities[0]", "8.6", "8.9"),
         "//:gpu",
     ),
     "input shape": Case(
@@ -201,7 +201,7 @@ def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
     raise AssertionError("no build had nothing to do")
 
 
-def test_what_was_never_built(models: Any) -> None:
+def test_targets_that_were_never_built(models: Any) -> None:
     with pytest.raises(UsageError, match="//:app: never built in this workspace"):
         models.explain()
 

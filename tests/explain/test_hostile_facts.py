@@ -156,7 +156,7 @@ def test_rows_of_the_history_that_are_damaged_are_none(models: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("data", [None, 1, "x", b"", b"\xff" * 9, pack("[" * 100_000), pack("[]"), pack("\ud7ff")])
-def test_what_was_not_packed_is_refused(data: Any) -> None:
+def test_unpacked_data_are_refused(data: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         unpack(data)
 
@@ -193,6 +193,6 @@ def test_damaged_reports_of_other_jobs_are_read_or_refused(tmp_path: Path, examp
 
 
 @pytest.mark.parametrize("text", [*NASTY, "[" * 100_000, "9" * 5000, "[]", '"a"', None, b"\xff"])
-def test_what_is_no_object_is_refused(text: Any) -> None:
+def test_other_values_than_objects_are_refused(text: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         read_object(text)

@@ -85,7 +85,7 @@ def test_patterns_choose_devices_and_a_test(measured: Workspace) -> None:
     printed = measured.run("history", "--on=//...", "--json").json
     check_format("history-on", printed, maps=("series[].points[].identity",))
     none = measured.run("history", "//m:b", "--on=//devices:pc")
-    assert (none.code, none.err) == (2, "error: //devices:pc: no test of //m:b on such a device has been measured\n")
+    assert (none.code, none.err) == (2, "error: no test of //m:b was measured on //devices:pc\n")
     neither = measured.run("history")
     assert (neither.code, neither.err.count("\n")) == (2, 1)
     assert "expected the label of one, or --on LABEL" in neither.err

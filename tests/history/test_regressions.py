@@ -34,7 +34,7 @@ from tests.workspace_builder import Workspace
         ("temperature_c", [10, 10, 10, 13], False),
     ],
 )
-def test_what_is_worse(name: str, values: Sequence[float], worse: bool) -> None:
+def test_regressions_by_measure(name: str, values: Sequence[float], worse: bool) -> None:
     assert is_regression(name, values) == worse
 
 

@@ -60,7 +60,7 @@ def build(cache: Path, root: Path, size: float) -> None:
     remember(cache, root, BuildFacts(1.0, True, {"//m:a#emit": facts}, {}, {BYTES: size}))
 
 
-def test_what_is_measured_in_one_workspace_is_not_another_s(tmp_path: Path) -> None:
+def test_measurements_belong_to_one_workspace(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     build(tmp_path, here, 1.0)
     build(tmp_path, there, 2.0)

@@ -196,7 +196,7 @@ SELECTS = [
         "3:10",
         "'select': expected a table such as { \"//devices:a\" = 1, default = 2 }, got an empty table",
     ),
-    ("size = { select = { default = 1 }, x = 2 }", "3:36", "a select must be the only key; got 'x' beside it"),
+    ("size = { select = { default = 1 }, x = 2 }", "3:36", "a select must be the only key; also got 'x'"),
     (
         "x = [{ y = { select = { 'a b' = 1 } } }]",
         "3:25",

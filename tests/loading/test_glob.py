@@ -43,7 +43,7 @@ PATHS = st.sets(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map(tup
 
 
 @given(paths=PATHS, include=PATTERNS, exclude=PATTERNS)
-def test_what_a_glob_matches(
+def test_glob_matches(
     paths: set[tuple[str, ...]], include: list[tuple[str, ...]], exclude: list[tuple[str, ...]]
 ) -> None:
     files = {p for p in paths if not any(other[: len(p)] == p for other in paths if other != p)}

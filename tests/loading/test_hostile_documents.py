@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import Rules, load_rules
-from modelbuild.build.request import Flags, make_request
 from modelbuild.errors import EnvironmentProblem, LoadingError, UsageError
 from modelbuild.labels import Label
 from modelbuild.loading.glob import expand_glob, parse_glob
@@ -21,6 +20,7 @@ from modelbuild.loading.patterns import expand_patterns, parse_pattern
 from modelbuild.loading.tree import SourceTree
 from modelbuild.query.describe import describe_declared
 from modelbuild.query.target_world import TargetWorld
+from modelbuild.session.request import Flags, make_request
 from modelbuild.workspace.workspace import load_workspace
 from tests.every_rule import PACKAGE, WORKSPACE, write_files
 from tests.hostile import NASTY, cases, damaged, document, mutated, replaced, run_property

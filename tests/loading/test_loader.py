@@ -65,7 +65,7 @@ def test_a_package_at_the_root(make_loader: MakeLoader) -> None:
         (Label("other/a", "x"), "//other/a is in another workspace, other"),
     ],
 )
-def test_what_does_not_exist(make_loader: MakeLoader, label: Label, message: str) -> None:
+def test_missing_targets(make_loader: MakeLoader, label: Label, message: str) -> None:
     loader = make_loader(
         {
             "models/BUILD.toml": GROUP.format("detector"),
@@ -113,7 +113,7 @@ def test_a_package_in_a_folder_that_no_label_can_name(make_loader: MakeLoader) -
     )
 
 
-def test_what_was_looked_at_is_noted(make_loader: MakeLoader, tmp_path: Path) -> None:
+def test_read_files_are_recorded(make_loader: MakeLoader, tmp_path: Path) -> None:
     loader = make_loader({"a/b/BUILD.toml": GROUP.format("x"), "a/b/d/f.txt": "", "c/g.txt": ""})
     status = os.stat(tmp_path / "a/b/BUILD.toml")
     loader.package("a/b")

@@ -69,7 +69,7 @@ def loader(make_loader: MakeLoader) -> Loader:
         ("//a:x -//...", "", ""),
     ],
 )
-def test_what_patterns_mean(loader: Loader, patterns: str, current: str, labels: str) -> None:
+def test_patterns_name_targets(loader: Loader, patterns: str, current: str, labels: str) -> None:
     assert [str(target.label) for target in expand_patterns(loader, patterns.split(), current)] == labels.split()
 
 
@@ -90,7 +90,7 @@ def test_what_patterns_mean(loader: Loader, patterns: str, current: str, labels:
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_pattern_or_means_nothing(loader: Loader, patterns: str, message: str) -> None:
+def test_invalid_and_empty_patterns(loader: Loader, patterns: str, message: str) -> None:
     for current in ("", "a"):
         with pytest.raises(UsageError) as caught:
             expand_patterns(loader, patterns.split(" ") if " -" in patterns else [patterns], current)

@@ -36,7 +36,7 @@ from .conftest import MakeLoader
         ([":__pkg__"], "own/below", False),
     ],
 )
-def test_who_may_depend_on_a_target(make_loader: MakeLoader, entries: list[str], who: str, may: bool) -> None:
+def test_packages_that_may_depend_on_a_target(make_loader: MakeLoader, entries: list[str], who: str, may: bool) -> None:
     loader = make_loader({"own/BUILD.toml": f"[[filegroup]]\nname = 't'\nvisibility = {entries}\n"})
     target = loader.target(Label("own", "t"))
     assert visible(target, who) is may
@@ -70,6 +70,6 @@ def test_an_error_tells_target_place_and_cure(make_loader: MakeLoader) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a", "a:__pkg__", ":x", "//a:x", "//a b", "//a/...", "//:", "//visibility:pubic", "//", "__pkg__"]
 )
-def test_what_is_no_entry(text: str) -> None:
+def test_invalid_entries(text: str) -> None:
     with pytest.raises(ValueError, match=r"^expected '//visibility:public', "):
         parse_visibility(text, "own")

@@ -41,7 +41,7 @@ def files_of(wheel: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("wheel", "packages", "generated"),
     [
-        (WHEEL, ENGINE, {"modelbuild/cli/help.txt", "modelbuild/remote/reapi.binpb"}),
+        (WHEEL, ENGINE, {"modelbuild/remote/reapi.binpb"}),
         (RUNTIME_WHEEL, RUNTIME, set()),
     ],
 )

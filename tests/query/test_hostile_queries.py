@@ -83,7 +83,7 @@ def test_a_hundred_levels_and_thousands_of_operators_are_not_too_deep(worlds: tu
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "*", "(" * 5000 + ")" * 5000, "[z-a]"])
-def test_what_is_no_regular_expression_is_refused_in_one_line(pattern: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_invalid_regular_expressions_are_refused_in_one_line(pattern: str, recwarn: pytest.WarningsRecorder) -> None:
     with pytest.raises(UsageError, match="is not a regular expression: ") as caught:
         compiled(pattern)
     assert len(str(caught.value)) < 300

@@ -57,7 +57,7 @@ def test_two_workspaces_on_two_paths_share_every_result(place: Any, cache: str) 
     assert alone.outputs() == one.outputs()
 
 
-def test_what_is_not_needed_here_is_not_fetched(place: Any, cache: str) -> None:
+def test_unneeded_files_are_not_fetched(place: Any, cache: str) -> None:
     one, top, everything, least = place("one"), place("top"), place("everything"), place("least")
     one.build(cache)
     expected = {name: content for name, content in one.outputs().items() if "sums" in name}
@@ -94,7 +94,7 @@ def test_blobs_that_the_cache_lost_are_made_again(place: Any, tmp_path: Path) ->
     ("option", "variables", "shared"),
     [("never", {"CI": "1"}, False), ("ci-only", {}, False), ("ci-only", {"CI": "true"}, True), ("always", {}, True)],
 )
-def test_who_uploads(place: Any, tmp_path: Path, option: str, variables: dict[str, str], shared: bool) -> None:
+def test_machines_that_upload(place: Any, tmp_path: Path, option: str, variables: dict[str, str], shared: bool) -> None:
     cache = f"--remote-cache=file://{tmp_path}/objects"
     place("one").build(cache, f"--remote-upload={option}", **variables)
     assert place("two").build(cache).statuses == (CACHED if shared else RAN)
@@ -168,7 +168,7 @@ def test_a_result_of_an_absurd_size_is_not_fetched(place: Any, serve: Callable[.
     assert server.calls["Read"] == 0
 
 
-def test_what_is_read_into_memory_is_not_fetched_when_it_is_huge(local: LocalStore) -> None:
+def test_huge_files_are_not_read_into_memory(local: LocalStore) -> None:
     asked: list[Any] = []
     client: Any = type("Recorder", (), {"fetch": staticmethod(asked.append)})()
     store = RemoteStore(local, client, RemoteSettings(), upload=False)

@@ -50,7 +50,7 @@ def circuit() -> Circuit:
     return Circuit()
 
 
-def test_what_works_is_done_once(circuit: Circuit) -> None:
+def test_successful_calls_are_made_once(circuit: Circuit) -> None:
     assert circuit.breaker.call(circuit.failing("down", 0)) == "done"
     assert (circuit.tries, circuit.pauses, circuit.said) == (1, [], [])
 
@@ -64,7 +64,7 @@ def test_a_bad_line_is_tried_again_after_growing_pauses(circuit: Circuit) -> Non
 
 
 @pytest.mark.parametrize("kind", ["slow", "refused", "full", "big", "wrong", "missing"])
-def test_what_another_try_would_not_mend_is_not_tried_again(circuit: Circuit, kind: Any) -> None:
+def test_permanent_errors_are_not_retried(circuit: Circuit, kind: Any) -> None:
     circuit.fail(kind)
     assert circuit.tries == 1
 
@@ -116,7 +116,7 @@ def test_each_failure_after_a_pause_makes_the_next_one_longer(circuit: Circuit, 
     assert lasted == [30, 60, 120, 240, 480, 600, 600, 600]
 
 
-def test_what_is_not_there_is_an_answer(circuit: Circuit) -> None:
+def test_a_missing_blob_is_an_answer(circuit: Circuit) -> None:
     for _ in range(THRESHOLD):
         circuit.fail("slow")
     circuit.now += COOL_DOWN
@@ -134,7 +134,7 @@ def test_a_success_between_failures_keeps_it_open(circuit: Circuit) -> None:
 
 
 @pytest.mark.parametrize("kind", ["refused", "full"])
-def test_what_stays_so_closes_it_for_good(circuit: Circuit, kind: Any) -> None:
+def test_permanent_errors_close_the_circuit(circuit: Circuit, kind: Any) -> None:
     circuit.fail(kind)
     circuit.now += 1e9
     assert circuit.breaker.is_open
@@ -150,14 +150,14 @@ def test_lies_add_up_whatever_lies_between(circuit: Circuit) -> None:
     assert circuit.breaker.is_open
 
 
-def test_what_is_not_there_is_no_failure(circuit: Circuit) -> None:
+def test_a_missing_blob_is_no_failure(circuit: Circuit) -> None:
     for _ in range(3 * THRESHOLD):
         circuit.fail("missing")
     assert not circuit.breaker.is_open
     assert circuit.said == []
 
 
-def test_what_is_too_big_is_an_answer_that_is_said_once_apart_from_others(circuit: Circuit) -> None:
+def test_too_large_blobs_are_reported_once(circuit: Circuit) -> None:
     for kind in (*["slow"] * (THRESHOLD - 1), *["big"] * 3 * THRESHOLD, "slow"):
         circuit.fail(kind)
         assert not circuit.breaker.is_open

@@ -102,7 +102,7 @@ def test_a_result_with_all_its_blobs(cache: GrpcCache, local: LocalStore) -> Non
     assert "cannot be right" in said[0]
 
 
-def test_what_was_published_reaches_an_empty_store(cache: GrpcCache, local: LocalStore, tmp_path: Path) -> None:
+def test_published_results_reach_an_empty_store(cache: GrpcCache, local: LocalStore, tmp_path: Path) -> None:
     from modelbuild.store.local import open_store
 
     digests = [local.put_bytes(blob(size, 9)) for size in (3, 100_000, 400_000)]
@@ -175,7 +175,7 @@ def test_a_dead_line_is_noticed_while_a_stream_is_under_way(shared_casd: Any, pr
     proxy.close()
 
 
-def test_what_goes_up_compressed_is_had_without_compression(
+def test_compressed_uploads_are_downloaded_uncompressed(
     zstd_casd: Any, casd: Any, local: LocalStore, tmp_path: Path
 ) -> None:
     from modelbuild.store.local import open_store

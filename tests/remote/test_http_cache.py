@@ -126,7 +126,7 @@ def test_a_download_goes_on_where_it_broke_off(server: Any, cache: HttpCache, tm
 @pytest.mark.parametrize(
     ("status", "kind"), [(500, "down"), (503, "down"), (429, "down"), (403, "refused"), (507, "full"), (413, "big")]
 )
-def test_what_a_status_means(server: Any, cache: HttpCache, status: int, kind: str) -> None:
+def test_meanings_of_statuses(server: Any, cache: HttpCache, status: int, kind: str) -> None:
     server.answer = lambda method, path: status
     operations: list[Callable[[], Any]] = [
         lambda: cache.write_small({digest(b"x"): b"x"}),
@@ -168,7 +168,7 @@ def test_a_refusal_before_the_body_was_sent_is_no_broken_line(tmp_path: Path, st
     assert len(asked) == 3
 
 
-def test_what_is_no_result_is_wrong(server: Any, cache: HttpCache) -> None:
+def test_invalid_results_are_refused(server: Any, cache: HttpCache) -> None:
     assert cache.get_action(digest(b"a")) is None
     server.kept[f"/ac/{digest(b'a').hash}"] = b"<html>please log in</html>"
     with pytest.raises(RemoteProblem) as caught:

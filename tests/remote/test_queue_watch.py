@@ -61,13 +61,13 @@ def test_a_server_that_tells_no_stage_leaves_it_open(stages: tuple[int, ...]) ->
 
 
 @pytest.mark.parametrize("stages", [(3,), (2, 3), (2, 4)])
-def test_what_a_worker_has_taken_is_not_said(stages: tuple[int, ...]) -> None:
+def test_actions_that_a_worker_took_are_not_reported(stages: tuple[int, ...]) -> None:
     said = Said()
     said.after(stages, {})
     assert said.lines == []
 
 
-def test_what_ends_in_time_is_not_said() -> None:
+def test_actions_that_end_in_time_are_not_reported() -> None:
     lines: list[str] = []
     with QueueWatch("X", 1000, lines.append).watch(ACTION, {}) as told:
         told(2)

@@ -81,7 +81,7 @@ def cached_bytes(place: Any) -> int:
 
 
 @pytest.mark.parametrize(("download", "fetched"), [("toplevel", False), ("all", True), ("minimal", False)])
-def test_what_workers_make_for_workers_is_not_fetched(place: Any, farm: Any, download: str, fetched: bool) -> None:
+def test_intermediate_results_of_workers_are_not_fetched(place: Any, farm: Any, download: str, fetched: bool) -> None:
     here, there = place("here"), place("there")
     here.build(target="//a:sums")
     remotely(there, farm.address, f'cache = "{farm.address}"\ndownload = "{download}"\n{ONLY_REMOTE}')
@@ -122,7 +122,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("what", ["blobs", "all"])
-def test_what_workers_made_and_the_server_lost_is_made_again(place: Any, farm: Any, what: str) -> None:
+def test_results_that_the_server_lost_are_made_again(place: Any, farm: Any, what: str) -> None:
     here, there = place("here"), place("there")
     here.build()
     strategy = '[remote.strategy]\nchecksums = ["local"]\n'
@@ -169,7 +169,7 @@ RAISES = "import modelbuild.step\n    raise modelbuild.step.StepError('no seed')
         ("print(", "import os, signal\n    os.kill(os.getpid(), signal.SIGKILL)\n    print("),
     ],
 )
-def test_what_fails_fails_in_the_same_words(place: Any, farm: Any, old: str, new: str) -> None:
+def test_remote_failures_have_the_same_message(place: Any, farm: Any, old: str, new: str) -> None:
     ended = []
     for name in ("here", "there"):
         made = place(name)
@@ -186,7 +186,7 @@ def test_what_fails_fails_in_the_same_words(place: Any, farm: Any, old: str, new
     ]
 
 
-def test_what_is_not_declared_is_not_there(place: Any, farm: Any) -> None:
+def test_undeclared_files_are_not_there(place: Any, farm: Any) -> None:
     one = place("one")
     one.write({"a/secret.txt": "s"})
     step = (one.root / "tools/rules/steps/blobs.py").read_text()
@@ -387,7 +387,7 @@ GPUS = Resources(memory=1 << 30, gpu=2, compute_capability="8.9")
         ({"network": True}, {}, {"network": "on"}),
     ],
 )
-def test_what_an_action_asks_of_workers(
+def test_requirements_of_an_action_on_workers(
     code: StepCode, changes: dict[str, Any], platform: dict[str, str], asked: dict[str, str]
 ) -> None:
     assert asked_of_workers(describe(request(**changes), Workers(code, "python3", platform))) == asked
@@ -415,7 +415,7 @@ def test_outputs_that_cannot_be_right_are_refused(spoil: Any) -> None:
         outputs_of(request(), result, read)
 
 
-def test_what_a_worker_tells_of_itself() -> None:
+def test_facts_that_a_worker_reports() -> None:
     result = message("ActionResult")()
     assert place_of(result) == Place("a worker")
     told = result.execution_metadata
@@ -478,6 +478,6 @@ def test_a_worker_that_does_not_fit_is_named_and_the_action_runs_here() -> None:
 
 
 @pytest.mark.parametrize("text", ["compile", "compile=", "compile=farm", "compile=local,local", "=local"])
-def test_what_is_no_strategy(text: str) -> None:
+def test_invalid_strategies(text: str) -> None:
     with pytest.raises(UsageError):
         parse_strategy(text)

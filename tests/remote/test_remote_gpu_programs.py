@@ -32,7 +32,7 @@ class Model(nn.Module):
         return waves, torch.nonzero(waves.sum(dim=1) > 2)
 """
 BUILD = program_build(
-    """{ type = "tensorrt", min_block_size = 1, torch_executed_ops = ["aten.sin.default"] },
+    """{ type = "tensorrt", min_block_size = 1, exclude_ops = ["aten.sin.default"] },
     { type = "cuda", min_block_size = 1 },
     { type = "portable" }""",
     shape="[4, 8]",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from modelbuild.build.request import Flags, make_request
 from modelbuild.errors import EnvironmentProblem, LoadingError, UsageError
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.token import Token
+from modelbuild.session.request import Flags, make_request
 from modelbuild.workspace.remote_address import Address, parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings, Security
 from modelbuild.workspace.workspace import Workspace, load_workspace
@@ -46,7 +46,7 @@ def test_an_address(text: str, address: Address) -> None:
         ("az://container/x#s3cret", "without '?' and '#'"),
     ],
 )
-def test_what_is_no_address(text: str, said: str) -> None:
+def test_invalid_addresses(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_address(text)
     assert said in str(caught.value)
@@ -113,7 +113,7 @@ def test_the_table(tmp_path: Path) -> None:
         ('cash = "x"', "unknown key 'cash' of [remote]; did you mean 'cache'?"),
     ],
 )
-def test_what_is_wrong_in_the_table_is_located(tmp_path: Path, line: str, said: str) -> None:
+def test_errors_in_the_table_are_located(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(LoadingError) as caught:
         load(tmp_path, f"[remote]\n{line}\n")
     assert said in str(caught.value)

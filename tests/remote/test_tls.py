@@ -105,7 +105,7 @@ def test_a_server_that_nobody_vouches_for(server: Callable[[bool], str], pki: Pa
         assert "s3cret" not in str(caught.value)
 
 
-def test_what_a_server_repeats_of_a_token_is_not_shown(
+def test_tokens_in_answers_of_a_server_are_not_shown(
     server: Callable[[bool], str], pki: Path, fake_server: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even its first letters appear, where a long message is truncated."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from modelbuild import events
-from modelbuild.build.target_reads import TargetReads, read_reads, write_reads
+from modelbuild.build_record.target_reads import TargetReads, read_reads, write_reads
 from modelbuild.events import (
     ActionFinished,
     BuildAborted,
@@ -145,7 +145,7 @@ REPORT: dict[str, Any] = {
 
 
 @cases(200, 5_000)
-def test_whatever_a_test_writes_is_a_report(examples: int) -> None:
+def test_any_written_report_is_read(examples: int) -> None:
     def holds(tables: dict[str, Any]) -> None:
         report = read_report(json.dumps(tables, default=repr).encode())
         assert report.status in ("passed", "failed", "not_run")
@@ -156,7 +156,7 @@ def test_whatever_a_test_writes_is_a_report(examples: int) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[]", b"[" * 100_000, b'{"version": 2}', b"9" * 5000, b"null"])
-def test_what_is_no_report_is_a_failed_one(text: bytes) -> None:
+def test_invalid_reports_are_failures(text: bytes) -> None:
     report = read_report(text)
     assert report.status == "failed"
     assert report.reason.startswith("malformed report: ")
@@ -176,13 +176,13 @@ def test_reads_keep_whatever_is_written_down(tmp_path: Path, examples: int) -> N
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\0b", "a\x1bb", "a\u2028b", "a\x85b", "a\ud800b", "a\rb", "a\x7fb"])
-def test_what_is_not_one_line_is_shown_on_one(text: str) -> None:
+def test_several_lines_are_shown_on_one(text: str) -> None:
     assert not is_line(text)
     assert is_line(one_line(text))
     assert one_line(text) == repr(text)[1:-1]
 
 
 @pytest.mark.parametrize("text", ["", "a b", "\u00a0\u202fAM.png", "é\U0001f600", "'\"\\"])
-def test_what_is_one_line_stays_as_it_is(text: str) -> None:
+def test_single_lines_are_unchanged(text: str) -> None:
     assert is_line(text)
     assert one_line(text) == text

@@ -9,35 +9,26 @@ from typing import Any
 
 import pytest
 
-from modelbuild.actions import Action
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
-from modelbuild.workspace.workspace import load_workspace
+from modelbuild.rule_runner import AnalysedTarget, RuleRunner
 from tests.every_rule import PACKAGE, write_files
 from tests.hostile import document
 
-Declare = Callable[[str, dict[str, Any]], Analyzer]
+Declare = Callable[[str, dict[str, Any]], AnalysedTarget]
 
 
 @pytest.fixture
 def declare(tmp_path: Path) -> Declare:
     """Analyses a target of the workspace with other attributes; None takes one away."""
     write_files(tmp_path)
-    rules = load_rules(tmp_path, ())
 
-    def declared(name: str, attributes: dict[str, Any]) -> Analyzer:
+    def declared(name: str, attributes: dict[str, Any]) -> AnalysedTarget:
         tables = copy.deepcopy(PACKAGE)
         (target,) = (t for kind, targets in tables.items() if kind != "package" for t in targets if t["name"] == name)
         target.update(attributes)
         for key in [key for key, value in target.items() if value is None]:
             del target[key]
-        (tmp_path / "BUILD.toml").write_text(document(tables))
-        analyzer = Analyzer(Loader(load_workspace(tmp_path, {}), rules.by_name), rules, Label("", "cpu"))
-        analyzer.analyze(Label("", name))
-        return analyzer
+        return RuleRunner(tmp_path, {"BUILD.toml": document(tables)}, device="//:cpu").target(f"//:{name}")
 
     return declared
 
@@ -71,10 +62,10 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         ("gpu", {"memory": "9" * 18 + "TiB"}, "attribute 'memory': expected a size from 1 byte to 8 EiB, got '9999"),
         (
             "gpu",
-            {"compute_capability": ["٨.٦"]},
-            "attribute 'compute_capability[0]': '٨.٦' is not a compute capability",
+            {"compute_capabilities": ["٨.٦"]},
+            "attribute 'compute_capabilities[0]': '٨.٦' is not a compute capability",
         ),
-        ("gpu", {"cuda_index": 128}, "attribute 'cuda_index': expected less than or equal to 127, got 128"),
+        ("gpu", {"gpu": 128}, "attribute 'gpu': expected less than or equal to 127, got 128"),
         ("web", {"filename": "a\nb"}, "attribute 'filename': 'a\nb' is not a file name; expected one without folders"),
         ("web", {"filename": "é" * 128}, "attribute 'filename': 'éééé"),
         ("pypi", {"path": "x/a\nb"}, "'x/a\nb' cannot be the path; expected a file's path inside the wheel"),
@@ -157,6 +148,5 @@ def test_a_bundle_calls_a_program_by_its_name_however_its_label_is_written(decla
     (tmp_path / "net").mkdir()
     (tmp_path / "net/BUILD.toml").write_text(NET)
     for label in ("//net", "//net:net"):
-        graph = declare("bundle", {"program": label}).graph
-        (action,) = (node for node in graph.nodes.values() if isinstance(node, Action) and node.mnemonic == "bundle")
+        action = declare("bundle", {"program": label}).actions["bundle"]
         assert action.params["programs"] == ["net"]

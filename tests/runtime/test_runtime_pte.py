@@ -39,7 +39,7 @@ def test_numbers_of_element_types_are_executorchs() -> None:
     assert [item_size(name) for name in names] == [1, 8, 4, 4, 8, 16, 1, 2]
 
 
-def test_what_executorch_does_not_tell(samples: dict[str, Any]) -> None:
+def test_facts_that_executorch_does_not_print(samples: dict[str, Any]) -> None:
     def read(name: str) -> Any:
         return read_program_file(samples[name].path).methods[0]
 

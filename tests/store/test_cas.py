@@ -42,7 +42,7 @@ def test_bytes_come_back(store: LocalStore) -> None:
         assert path.stat().st_mode & 0o777 == 0o444
 
 
-def test_what_is_not_there(store: LocalStore) -> None:
+def test_missing_blobs(store: LocalStore) -> None:
     nothing = digest_bytes(b"nothing")
     something = store.put_bytes(b"something")
     assert store.missing([nothing, something]) == {nothing}

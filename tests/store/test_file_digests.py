@@ -194,7 +194,7 @@ def test_names_that_are_not_utf_8(digests: FileDigests, tmp_path: Path, reads: l
     assert len(reads) == 1
 
 
-def test_what_is_no_file(digests: FileDigests, tmp_path: Path) -> None:
+def test_other_things_than_files(digests: FileDigests, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         digests.digest(tmp_path / "nothing")
     with pytest.raises(IsADirectoryError):

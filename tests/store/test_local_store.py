@@ -151,7 +151,7 @@ def test_a_tree_with_a_missing_blob_is_not_begun(store: LocalStore, output: Path
     assert not (tmp_path / "placed").exists()
 
 
-def test_what_is_there_is_not_replaced(store: LocalStore, write: Write, output: Path) -> None:
+def test_existing_blobs_are_not_replaced(store: LocalStore, write: Write, output: Path) -> None:
     path = write("mine", b"mine")
     digest = store.put_bytes(b"data")
     with pytest.raises(FileExistsError):

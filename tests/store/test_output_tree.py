@@ -67,7 +67,7 @@ def snapshot(path: Path) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_what_is_right_is_not_touched(
+def test_right_outputs_are_not_touched(
     store: LocalStore, root: Path, put: Put, monkeypatch: pytest.MonkeyPatch, linked: bool
 ) -> None:
     values = {"same": put(b"same"), "tree": Tree((("x", put(b"x", True)),)), "other": put(b"one")}

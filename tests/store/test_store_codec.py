@@ -34,7 +34,7 @@ results = st.builds(
 
 
 @given(results)
-def test_what_is_written_is_read(result: ActionResult) -> None:
+def test_written_results_are_read(result: ActionResult) -> None:
     text = encode_result(result)
     assert decode_result(text) == result
     assert "\n" not in text

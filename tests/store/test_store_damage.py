@@ -125,9 +125,7 @@ def put_in_place(cache: Path, place: str, make: Callable[[Path], object]) -> Pat
         for column, kind in enumerate(KINDS)
     ],
 )
-def test_whatever_is_found_in_the_cache_is_put_right(
-    cache: Path, place: str, kind: str, as_user: Callable[..., int]
-) -> None:
+def test_any_damage_of_the_cache_is_repaired(cache: Path, place: str, kind: str, as_user: Callable[..., int]) -> None:
     fill(cache, [])
     put_in_place(cache, place, KINDS[kind])
 
@@ -166,7 +164,7 @@ def somebody_elses_folder(path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: files of others can be made by root alone")
 @pytest.mark.parametrize("make", [somebody_elses_file, somebody_elses_folder])
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_somebody_elses_is_done_without_or_named_in_one_line(
+def test_files_of_other_users_are_skipped_or_named_in_one_line(
     cache: Path, place: str, make: Callable[[Path], None], as_user: Callable[..., int]
 ) -> None:
     fill(cache, [])

@@ -53,7 +53,7 @@ def full(cache: Path, remember: Remember) -> Path:
     ("cap", "left"),
     [(None, "abcd"), (4000, "abcd"), (3999, "abd"), (3333, "bd"), (2300, "bd"), (1999, "b"), (1000, "")],
 )
-def test_what_was_used_longest_ago_goes_first(full: Path, cap: int | None, left: str) -> None:
+def test_least_recently_used_results_go_first(full: Path, cap: int | None, left: str) -> None:
     """Down to nine tenths of the cap, once over it."""
     with open_store(full, max_size=cap) as store:
         collected = store.collect()
@@ -74,7 +74,7 @@ def test_a_cap_of_nothing_leaves_nothing_and_no_cap_leaves_empty_files(cache: Pa
         assert store.collect() == Collected(actions=1, blobs=1)
 
 
-def test_what_a_build_used_is_used(full: Path) -> None:
+def test_builds_count_as_uses(full: Path) -> None:
     with open_store(full) as store:
         store.get_action("c")
     with open_store(full, max_size=2300) as store:
@@ -93,7 +93,7 @@ def test_a_blob_stays_while_one_action_names_it(cache: Path, remember: Remember)
         assert store.get_action("new") is not None
 
 
-def test_what_costs_nothing_or_fits_stays_though_something_newer_does_not_fit(cache: Path, remember: Remember) -> None:
+def test_small_results_stay_though_a_newer_one_does_not_fit(cache: Path, remember: Remember) -> None:
     with open_store(cache) as store:
         remember(store, "small", kb("s"))
         remember(store, "shares", kb("s"))
@@ -121,7 +121,7 @@ def test_an_evicted_result_can_be_put_again(full: Path, remember: Remember) -> N
         assert keys(store, "abcd") == "a"
 
 
-def test_executables_count_and_go_too(cache: Path, write: Callable[..., Path]) -> None:
+def test_executables_count_and_go(cache: Path, write: Callable[..., Path]) -> None:
     with open_store(cache, max_size=100) as store:
         for executable in (False, True):
             value = store.put_output(write("out", kb("x"), executable=executable))
@@ -131,7 +131,7 @@ def test_executables_count_and_go_too(cache: Path, write: Callable[..., Path]) -
         assert blobs(cache) == set()
 
 
-def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[..., Path]) -> None:
+def test_unreachable_files_go_without_a_cap(full: Path, write: Callable[..., Path]) -> None:
     """Blobs of no action, rests of killed builds, broken databases, those of other versions, and strange files."""
     write("cache/tmp/sandbox/deep/file", b"x")
     (full / "tmp/sandbox/deep").chmod(0o555)
@@ -174,7 +174,7 @@ def test_a_broken_database_goes_with_what_only_it_knew(full: Path, warnings: lis
     assert INDEX.newest(full)[0] != broken
 
 
-def test_folders_that_a_step_closed_go_too(
+def test_folders_that_a_step_closed_go(
     full: Path, write: Callable[..., Path], as_user: Callable[[Callable[[], None]], int]
 ) -> None:
     write("cache/tmp/sandbox/closed/file", b"x")

@@ -128,7 +128,7 @@ def test_how_tests_end(workspace: PyTests) -> None:
     assert json.loads((workspace.root / "modelbuild-out/default/m/good/report.json").read_text())["status"] == "passed"
 
 
-def test_what_passed_is_cached_and_nothing_else(workspace: PyTests) -> None:
+def test_only_passed_results_are_cached(workspace: PyTests) -> None:
     workspace.test("//...", code=4)
     again = workspace.test("//...", code=4)
     assert {name: test["cached"] for name, test in again.items()} == {"good": True, "bad": False, "skipped": False}
@@ -164,7 +164,7 @@ def test_tags_choose(workspace: PyTests) -> None:
     assert workspace.test("//...", "--test-tag-filters=-quick", code=4).keys() == {"bad", "skipped"}
 
 
-def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(workspace: PyTests) -> None:
+def test_dependencies_of_skipped_tests_are_built_unless_filtered(workspace: PyTests) -> None:
     workspace.write(GENERATED)
 
     def ran(*options: str, code: int) -> set[str]:

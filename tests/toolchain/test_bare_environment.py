@@ -85,21 +85,20 @@ CUDA = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 seed = 0
 inputs = [{ name = "x", shape = [4, 8], dtype = "float32" }]
 [[backend_stack]]
 name = "cuda"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 toolchain = "@modelbuild//toolchains:cuda"
 [[device_target]]
 name = "rtx"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 [[device_target]]
 name = "orin"
 arch = "aarch64"
-compute_capability = ["8.7"]
+compute_capabilities = ["8.7"]
 [[pte_program]]
 name = "{device}_program"
 matrix.device = ["rtx", "orin"]

@@ -1,4 +1,4 @@
-"""Steps of a toolchain use the C++ runtime that is installed beside modelbuild, unless the lock has another one."""
+"""Steps of a toolchain use the C++ runtime that is installed with modelbuild, unless the lock has another one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_wheel_in_the_lock_is_used_instead(reading: ToolchainWorkspace, site: 
     assert described["tools"]["modelbuild-runtime"].startswith("2.0 ")
 
 
-def test_that_of_a_checkout_is_used_too(reading: ToolchainWorkspace) -> None:
+def test_the_runtime_of_a_checkout_is_used(reading: ToolchainWorkspace) -> None:
     """The checkout's own modelbuild-runtime is installed in editable mode."""
     source = READS.format(module="modelbuild_runtime_native").partition("result =")[0]
     names = "sorted(each.name for each in (folder / 'bin').iterdir())"

@@ -153,7 +153,7 @@ CHANGES: Mapping[str, tuple[Callable[[Release], object], str]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_what_a_policy_forbids_is_one_line(release: Release, verified: Verified, case: str) -> None:
+def test_violations_of_a_policy_are_one_line(release: Release, verified: Verified, case: str) -> None:
     change, expected = CHANGES[case]
     change(release)
     code, lines = verified()

@@ -124,7 +124,7 @@ def test_sizes(tmp_path: Path, written: str, size: int) -> None:
         ("0", "a size from 1 byte to 8 EiB, got 0"),
     ],
 )
-def test_what_is_no_size(tmp_path: Path, written: str, problem: str) -> None:
+def test_invalid_sizes(tmp_path: Path, written: str, problem: str) -> None:
     (tmp_path / "MODELBUILD.toml").write_text(f"cache.max_size = {written}")
     with pytest.raises(LoadingError) as caught:
         load_workspace(tmp_path, {})

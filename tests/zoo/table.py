@@ -21,7 +21,10 @@ from tests.zoo.programs import ROOT, STACKS, ZOO, Outcome, RuntimeMissing, add_r
 
 KEPT = ZOO / "outcomes.json"
 PAGE = ROOT / "docs/reference/models.md"
-HEAD = ["model", *STACKS, "agrees on XNNPACK"]
+HEAD = ["model", *STACKS]
+START, END = "<!--outcomes-->\n\n", "\n\n<!--end-->"
+WHOLE = "100%, 1"
+"""The cell of a program that is one partition."""
 
 
 def main() -> int:
@@ -59,10 +62,10 @@ def kept() -> list[Outcome]:
 
 
 def page() -> str:
-    """Return docs/reference/models.md with the table of the kept outcomes in place of its table."""
-    before, _, rest = PAGE.read_text().partition(_row(HEAD))
-    after = rest[rest.index("\n\n") :]
-    return before + _table({(each.model, each.stack): each for each in kept()}) + after
+    """Return docs/reference/models.md with the kept outcomes instead of its own."""
+    before, _, rest = PAGE.read_text().partition(START)
+    outcomes = {(each.model, each.stack): each for each in kept()}
+    return before + START + _outcomes(outcomes) + END + rest.partition(END)[2]
 
 
 def _keep(outcomes: list[Outcome]) -> None:
@@ -76,12 +79,29 @@ def _line(outcome: Outcome) -> str:
     return f"{outcome.stack} {outcome.model}: {built} {outcome.parity} {outcome.seconds:.0f} s {outcome.reason}"
 
 
-def _table(outcomes: dict[tuple[str, str], Outcome]) -> str:
+def _outcomes(outcomes: dict[tuple[str, str], Outcome]) -> str:
+    """Return a list of the models that are one partition for TensorRT and CUDA, and a table of the rest."""
+    whole: dict[str, list[str]] = {}
     rows = [HEAD, ["---"] * len(HEAD)]
+    differing = []
     for model in models():
         each = [outcomes.get((model, stack)) for stack in STACKS]
-        rows.append([model.removeprefix("//"), *map(_cell, each), each[0].parity if each[0] else ""])
-    return "\n".join(map(_row, rows))
+        name, cells = model.removeprefix("//"), [*map(_cell, each)]
+        if cells[1:] == [WHOLE] * len(cells[1:]):
+            package, _, name = name.partition(":")
+            whole.setdefault(package, []).append(f"{name} {cells[0]}")
+        else:
+            rows.append([name, *cells])
+        if each[0] and each[0].built and each[0].parity != "yes":
+            differing.append(f"`{model}`")
+    agree = "Every program for XNNPACK agrees"
+    if differing:
+        agree += f", except {', '.join(differing)}"
+    agree += (
+        ". These models are one partition with all nodes for `tensorrt` and for `cuda`; the cells are of `xnnpack`:"
+    )
+    packages = "\n".join(f"- `//{package}`: {'; '.join(names)}" for package, names in whole.items())
+    return "\n\n".join([agree, packages, "The others:", "\n".join(map(_row, rows))])
 
 
 def _row(cells: list[str]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from modelbuild.api.probe import Finding
+from modelbuild.execution.gpus import visible
+from modelbuild.execution.isolation.guarantees import guarantees
 from modelbuild.wording import size_text
 
 # Free bytes at the cache: a build of a large model needs the first, any build the second.
@@ -38,7 +40,6 @@ def check_cache(cache: Path) -> Finding:
 
 def check_sandbox(cache: Path) -> Iterator[Finding]:
     """Yield a finding for each guarantee of the sandbox that a newer or less restricted kernel would give."""
-    from modelbuild.execution.isolation.guarantees import guarantees
 
     possible = [each for each in guarantees(cache) if each.possible]
     for each in possible:
@@ -50,7 +51,6 @@ def check_sandbox(cache: Path) -> Iterator[Finding]:
 
 def check_gpus() -> Finding:
     """Return the GPUs and the driver's version, or the reason why there are none."""
-    from modelbuild.execution.gpus import visible
 
     models = visible()
     driver = _driver()

@@ -6,9 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelbuild.errors import UsageError, did_you_mean
+import click
+
+from modelbuild.analysis.rules import load_rules
+from modelbuild.errors import ModelbuildError, UsageError, did_you_mean
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
+    from modelbuild.api.command import Command
     from modelbuild.api.extension import Extension
     from modelbuild.api.rule import Rule
 
@@ -16,8 +21,6 @@ if TYPE_CHECKING:
 def rules_here(folder: Path) -> Mapping[str, Rule]:
     """Return the rules of the workspace that contains a folder, by name; the built-in ones if there is no workspace.
     Raises LoadingError for a rule package that does not load."""
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     try:
         root = find_root(folder)
@@ -27,13 +30,20 @@ def rules_here(folder: Path) -> Mapping[str, Rule]:
     return load_rules(root, workspace.config.rules, workspace.rule_locations()).by_name
 
 
+def commands_here(folder: Path) -> Mapping[str, Command]:
+    """Return the commands of the rule packages of a folder's workspace by name; if a package does not load, or outside
+    of a workspace, the commands of modelbuild's own package."""
+
+    try:
+        root = find_root(folder)
+        workspace = load_workspace(root)
+        return load_rules(root, workspace.config.rules, workspace.rule_locations()).commands
+    except ModelbuildError:
+        return load_rules(folder, ()).commands
+
+
 def extensions_here(folder: Path) -> Sequence[Extension]:
     """Return the extensions of the rule packages of a folder's workspace; outside of a workspace, modelbuild's own."""
-    import click
-
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.errors import ModelbuildError
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     try:
         root = find_root(folder)

@@ -8,30 +8,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import EnvironmentProblem, UsageError
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.request import make_request
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.build.request import Flags
+    from modelbuild.session.request import Flags
     from modelbuild.trust.evidence import Evidence
 
 
 def evidence_of(folder: Path, target: str, flags: Flags) -> Evidence:
     """Build one target of the workspace around a folder, and return the facts about it. Prints only to stderr."""
-    from dataclasses import replace
-
-    from modelbuild.build.request import make_request
-    from modelbuild.cli.targets.one_program import label_of
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
     from modelbuild.trust.evidence import gather_evidence
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(folder))
     label = label_of(target, workspace.package_of(folder))
-    request = make_request(workspace, folder, (str(label),), flags)
-    if request.remote.leaves_outputs:
-        request = replace(request, remote=replace(request.remote, download="toplevel"))
-    with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
+    request = make_request(workspace, folder, (str(label),), flags).with_outputs_here()
+    with reporting(make_reporter(quiet=request.display.only_results, results=sys.stderr)) as reporter:
         return gather_evidence(workspace, request, reporter)
 
 

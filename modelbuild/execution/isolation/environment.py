@@ -71,9 +71,6 @@ def variables(
         "HOME": str(home),
         "TMPDIR": str(home),
         "XDG_CACHE_HOME": f"{home}/.cache",
-        "TORCH_HOME": f"{home}/.cache/torch",
-        "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
-        "TRITON_CACHE_DIR": f"{home}/.cache/triton",
         "PYTHONHASHSEED": "0",
     }
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

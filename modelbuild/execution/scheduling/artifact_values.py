@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from modelbuild.actions import ActionResult, Artifact, DerivedArtifact, FileEntry, SourceArtifact, Tree, Value
+from modelbuild.action_graph import reads
+from modelbuild.actions import (
+    Action,
+    ActionResult,
+    Artifact,
+    DerivedArtifact,
+    FileEntry,
+    SourceArtifact,
+    StagedInput,
+    Tree,
+    Value,
+)
 from modelbuild.errors import BuildError
 
 
@@ -58,3 +69,19 @@ class Values:
                 return file
         what = "is a file" if isinstance(value, FileEntry) else f"has no '{artifact.subpath}'"
         raise BuildError(f"output '{artifact.output}' of {artifact.action} {what}; expected '{artifact.subpath}' in it")
+
+    def staged(self, action: Action) -> tuple[StagedInput, ...]:
+        """Return an action's inputs. Raises as value()."""
+        staged = []
+        for item in action.inputs:
+            artifact = self.resolve(item.artifact)
+            if isinstance(artifact, SourceArtifact):
+                staged.append(StagedInput(item.name, item.path, *self.source(artifact.path)))
+            else:
+                staged.append(StagedInput(item.name, item.path, None, self.value(artifact)))
+        return tuple(staged)
+
+    def makers(self, action: Action) -> tuple[str, ...]:
+        """Return the actions that made an action's inputs."""
+        made = (self.resolve(artifact) for artifact in reads(action))
+        return tuple(sorted({artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from modelbuild.actions import ActionResult, Digest, Material
 from modelbuild.errors import EnvironmentProblem, ResultDiffers
 from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.scheduling.loop import Promise
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
 
@@ -17,61 +17,69 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A result of an action, and the request that makes it again."""
+class Keyed:
+    """An action with its key and, if the cache has it, its result; the lookup took `seconds`."""
 
     request: Request
     key: str
     material: Material
-    result: ActionResult
+    result: ActionResult | None = None
+    seconds: float = 0.0
 
 
 class Remaker:
     """Runs the actions of results whose blobs are gone. Reproducible steps make the same bytes, so later results stay
-    valid. For other steps ResultDiffers is raised, and the cache contains the new result. Safe for many threads; makes
-    one blob at a time.
+    valid. For other steps ResultDiffers is raised, and the cache contains the new result.
 
-    run   runs an action with its resources; called by a thread that holds no resources
+    start   starts to run an action when the machine has room
     """
 
-    def __init__(self, store: Store, run: Callable[[Request], Outcome]) -> None:
+    def __init__(self, store: Store, start: Callable[[Request], Promise[Outcome]]) -> None:
         self._store = store
-        self._run = run
-        self._lock = threading.RLock()
-        self._makers: dict[Digest, Found] = {}
+        self._start = start
+        self._makers: dict[Digest, tuple[Keyed, ActionResult]] = {}
+        self._running: dict[str, Promise[Outcome]] = {}
 
-    def know(self, found: Found) -> None:
+    def know(self, keyed: Keyed, result: ActionResult) -> None:
         """Remember the action that makes the result's blobs. The first action with a blob counts, because later ones
         may read it."""
-        for digest in blobs_of(found.result):
-            self._makers.setdefault(digest, found)
+        for digest in blobs_of(result):
+            self._makers.setdefault(digest, (keyed, result))
 
-    def keeping(self, work: Callable[[], T]) -> T:
+    async def keeping(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, which reads blobs. If blobs are lost, make them and call `work` again. Raises
         EnvironmentProblem for a blob that cannot be made."""
         lost: set[Digest] = set()
         while True:
             try:
-                return work()
+                return await work()
             except MissingBlob as error:
                 if error.digest in lost:
                     raise _gone(error.digest) from error
                 lost.add(error.digest)
-                self._make(error.digest)
+                await self._make(error.digest)
 
-    def _make(self, digest: Digest) -> None:
-        with self._lock:
-            if not self._store.missing([digest]):
-                return  # Another thread made it while this one waited.
-            found = self._makers.get(digest)
-            if found is None:
-                raise _gone(digest)
-            outcome = self.keeping(lambda: self._run(found.request))
-            if outcome.result is None:
-                raise _gone(digest)
-            self._store.put_action(found.key, outcome.result, found.material)
-            if outcome.result.outputs != found.result.outputs:
-                raise ResultDiffers(f"the outputs of {found.request.action.id} differ from its cached result")
+    async def _make(self, digest: Digest) -> None:
+        if not self._store.missing([digest]):
+            return  # another coroutine made it
+        if digest not in self._makers:
+            raise _gone(digest)
+        keyed, expected = self._makers[digest]
+        outcome = await self.keeping(lambda: self._run(keyed))
+        if outcome.result is None:
+            raise _gone(digest)
+        self._store.put_action(keyed.key, outcome.result, keyed.material)
+        if outcome.result.outputs != expected.outputs:
+            raise ResultDiffers(f"the outputs of {keyed.request.action.id} differ from its cached result")
+
+    async def _run(self, keyed: Keyed) -> Outcome:
+        """Run an action once for all that wait for its blobs."""
+        if keyed.key not in self._running:
+            self._running[keyed.key] = self._start(keyed.request)
+        try:
+            return await self._running[keyed.key]
+        finally:
+            self._running.pop(keyed.key, None)
 
 
 def _gone(digest: Digest) -> EnvironmentProblem:

@@ -1,4 +1,4 @@
-"""The suspending scheduler: run required actions, program by program, while the graph grows.
+"""The suspending scheduler: one coroutine per required action or expansion, while the graph grows.
 
 The terms are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
 constructive traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
@@ -6,139 +6,97 @@ constructive traces. An action with unchanged inputs has an unchanged key, so a 
 
 from __future__ import annotations
 
-import heapq
-import queue
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
-from modelbuild.action_graph import ActionGraph, reads
-from modelbuild.actions import (
-    Action,
-    ActionResult,
-    Artifact,
-    DerivedArtifact,
-    Digest,
-    ErrorText,
-    Expansion,
-    FileEntry,
-    Material,
-    Place,
-    SourceArtifact,
-    StagedInput,
-)
+from modelbuild.action_graph import ActionGraph
+from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, FileEntry
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
-from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Notice
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.events import ActionStarted, CacheUsed, GraphGrew, Reporter
+from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.scheduling.action_runner import Running
 from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.longest_paths import Estimates
-from modelbuild.execution.scheduling.lost_blobs import Found, Remaker
+from modelbuild.execution.scheduling.loop import Loop, Promise
+from modelbuild.execution.scheduling.lost_blobs import Keyed, Remaker
+from modelbuild.execution.scheduling.report import Report, Reports, named
+from modelbuild.execution.scheduling.slots import Key, Slots, machine
 from modelbuild.execution.scheduling.start_order import StartOrder
-from modelbuild.lines import one_line
-from modelbuild.store.interface import MissingBlob, Store
+from modelbuild.execution.time_limit import TimeLimit
+from modelbuild.store.interface import Store
 from modelbuild.workspace.workspace import BUILT_IN
 
 T = TypeVar("T")
 
-# A lookup reads and hashes; two threads keep the disk busy while actions run.
-LOOKUPS = 2
-
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
-    """An action with its key and, if the cache has it, its result."""
+class Policy:
+    """How actions run.
 
-    request: Request
-    key: str
-    material: Material
-    result: ActionResult | None
+    jobs        number of actions that run at the same time
+    keep_going  whether actions start after another one failed
+    lookups     number of concurrent cache lookups; a lookup reads and hashes, so two keep the disk busy
+    afresh      ids of actions that run without a lookup
+    limit       returns the time that an action may run, or None
+    estimates   returns the seconds that actions take
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class CacheLookups:
-    """The number of concurrent cache lookups, and the ids of actions that run without one."""
-
-    at_once: int = LOOKUPS
+    jobs: int = 1
+    keep_going: bool = False
+    lookups: int = 2
     afresh: Collection[str] = ()
-
-
-@dataclass(slots=True)
-class Report:
-    """The outcome of each action, by id: its key and key material, its result and status, its place if it ran remotely,
-    and for actions that failed or could not run, the id of the failed action at fault."""
-
-    keys: dict[str, str] = field(default_factory=dict)
-    materials: dict[str, Material] = field(default_factory=dict)
-    results: dict[str, ActionResult] = field(default_factory=dict)
-    statuses: dict[str, Literal["ran", "cached"]] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+    limit: Callable[[Action], TimeLimit | None] = lambda action: None
+    estimates: Estimates = lambda names: {}
 
 
 class Scheduler:
-    """Builds artifacts. `build` may be called again for more artifacts."""
+    """Builds artifacts. `build` may be called again for more artifacts. `source` returns a workspace file's absolute
+    path and content."""
 
     def __init__(
         self,
         graph: ActionGraph,
         store: Store,
-        running: Running,
         keys: Keys,
-        values: Values,
-        lookups: CacheLookups = CacheLookups(),
-        estimates: Estimates = lambda names: {},
+        source: Callable[[str], tuple[Path, FileEntry]],
+        executor: Executor,
+        reporter: Reporter,
+        policy: Policy = Policy(),
     ) -> None:
         self.graph = graph
-        self._store = store
-        self._running = running
-        self._keys = keys
-        self._reporter = running.reporter
-        self._cache = lookups
-        self._remaker = Remaker(store, running.run_again)
-        self._waiting: dict[str, int] = {}
-        self._actions = 0
-        self._estimates = estimates
-        self._order: StartOrder | None = None  # set when an action first waits for a free job
-        self._ready: list[tuple[tuple[int, float], int, Action, _Prepared]] = []
-        self._arrived = 0
-        self._begun: set[str] = set()
-        self._awaited: set[str] = set()  # lookups of nodes that the last finished action made ready
-        self._settling = False
-        self._free = running.jobs
-        self._same_key: dict[str, list[tuple[Action, _Prepared]]] = {}
-        self._done: set[str] = set()
-        self._expanded: set[str] = set()
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lookups: ThreadPoolExecutor
-        self._runs: ThreadPoolExecutor
-        self._in_flight = 0
-        self.values = values
+        self.values = Values(source)
         self.report = Report()
+        self._store = store
+        self._keys = keys
+        self._executor = executor
+        self._reporter = reporter
+        self._policy = policy
+        self._machine = machine(policy.jobs)
+        self._reports = Reports(self.report, self.values, store, reporter, self._keeping)
+        self._remaker = Remaker(store, lambda request: self._loop.spawn(self._run_again(request)))
+        self._nodes: dict[str, Promise[str | None]] = {}  # see _node
+        self._done: set[str] = set()
+        self._runs: dict[str, Promise[tuple[Outcome, int] | None]] = {}  # by key
+        self._begun: set[str] = set()
+        self._order: StartOrder | None = None  # set when an action first waits for a slot
+        self._actions = 0
+        self._stopped = False
+        self._loop: Loop
+        self._lookups: Slots
+        self._slots: Slots
 
     def build(self, wanted: Iterable[Artifact]) -> Report:
         """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised after
         all processes were ended."""
-        needed = self.graph.needed_for(wanted, self._waiting)
-        grows = bool(self._waiting)
-        self._lookups = ThreadPoolExecutor(self._cache.at_once, "lookup")
-        self._runs = ThreadPoolExecutor(self._running.jobs, "run")
-        try:
-            self._need(needed, grows)
-            _ = self.graph.dag  # imports networkx while the first actions are looked up and begin
-            while self._in_flight:
-                self._events.get()()
-        except BaseException:
-            self._running.close()
-            raise
-        finally:
-            self._lookups.shutdown(cancel_futures=True)
-            self._runs.shutdown(cancel_futures=True)
+        needed = self.graph.needed_for(wanted, self._nodes)
+        grows = bool(self._nodes)
+        self._drive(lambda: self._build(needed, grows))
         return self.report
 
     def culprit(self, artifacts: Iterable[Artifact]) -> str | None:
@@ -153,132 +111,124 @@ class Scheduler:
     def keeping(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, which uses outputs after build(). Calls it again after lost blobs were made
         again."""
-        return self._remaker.keeping(work)
+        return self._drive(lambda: self._keeping(work))
 
-    # -- the graph ---------------------------------------------------------------------------------------------------
+    def actions(self, ids: Iterable[str]) -> list[str]:
+        """Return the ids of actions."""
+        return [i for i in ids if isinstance(self.graph.nodes[i], Action)]
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def _drive(self, main: Callable[[], Coroutine[Any, None, T]]) -> T:
+        policy = self._policy
+        with ThreadPoolExecutor(policy.jobs + policy.lookups, "action") as threads:
+            self._loop = Loop(threads, self._grant)
+            self._lookups = Slots(self._loop, policy.lookups, self._key)
+            self._slots = Slots(self._loop, policy.jobs, self._key, self._machine)
+            try:
+                return self._loop.run(main())
+            except BaseException:
+                if self._loop.busy:
+                    self._executor.close()
+                raise
+
+    def _grant(self) -> None:
+        """Start the first actions. A free slot waits for the lookups of actions that precede the others; otherwise each
+        action of a program would wait for one of another program."""
+        if self._slots.grant(after=self._lookups) and self._order is None:
+            nodes = self._nodes.keys() - self._done
+            self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
+            self._lookups.sort()
+            self._slots.sort()
+        self._lookups.grant()
+        if self._begun and len(self._nodes) > self._actions:
+            _ = self.graph.dag  # imports networkx for expansions while the first actions run
+
+    def _key(self, name: str) -> Key:
+        return self._order[name] if self._order is not None else (0, 0.0)
+
+    def _seconds(self, names: Iterable[str]) -> Mapping[str, float]:
+        return self._policy.estimates(self.actions(names))
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    async def _build(self, needed: set[str], grows: bool) -> None:
+        self._need(needed, grows)
+        await self._all(needed)
 
     def _need(self, new: set[str], grows: bool = True) -> None:
-        """Add nodes, and start those whose dependencies are done."""
-        for node in new:
-            self._waiting[node] = 0
-        for node in new:
-            self._wait(node, self.graph.makers(node))
+        """Begin to build nodes."""
+        self._nodes |= {name: self._loop.spawn(self._node(name)) for name in sorted(new)}
         if self._order is not None:
             self._order.add(new)
         actions = self.actions(new)
         self._actions += len(actions)
         if grows:
             self._reporter.emit(GraphGrew(self._actions, tuple(actions)))
-        for node in sorted(new):
-            if self._waiting[node] == 0:
-                self._start(node)
 
-    def _wait(self, node: str, on: set[str]) -> None:
-        missing = on - self._done
-        self._waiting[node] = len(missing)
-        failed = [maker for maker in missing if maker in self.report.failed]
-        if failed:
-            self._fail(node, self.report.failed[failed[0]])
+    async def _node(self, name: str) -> str | None:
+        """Build a node. Returns None if it is built, or the id of the failed action at fault; '' if the build stopped
+        before it."""
+        node = self.graph.nodes[name]
+        culprit = await self._all(self.graph.makers(name))
+        if culprit is None:
+            culprit = await (self._action(node) if isinstance(node, Action) else self._expansion(node))
+        if culprit is None:
+            self._done.add(name)
+        elif culprit:
+            self.report.failed[name] = culprit
+            self._stopped |= not self._policy.keep_going
+        return culprit
 
-    def _start(self, node: str) -> None:
-        if self.report.failed and (not self._running.keep_going or node in self.report.failed):
-            return
-        item = self.graph.nodes[node]
-        if self._settling and node not in self._expanded:
-            self._awaited.add(node)
-        if isinstance(item, Action):
-            self._submit(
-                self._lookups,
-                lambda: self._prepare(item),
-                lambda found: self._settle(node, partial(self._prepared, item, found)),
-            )
-        elif node in self._expanded:
-            self._finish(node)
-        else:
-            self._submit(
-                self._lookups,
-                lambda: self._read(item),
-                lambda data: self._settle(node, partial(self._expand, item, data)),
-            )
+    async def _all(self, names: Iterable[str]) -> str | None:
+        """Wait for nodes. Returns as _node()."""
+        ends = [await self._nodes[name] for name in sorted(names)]
+        return next(filter(None, ends), "" if self._stopped or "" in ends else None)
 
-    def _finish(self, node: str) -> None:
-        self._done.add(node)
-        for reader in self._readers(node):
-            self._waiting[reader] -= 1
-            if self._waiting[reader] == 0:
-                self._start(reader)
-
-    def _readers(self, node: str) -> list[str]:
-        """Return the required nodes that depend on this one."""
-        return [reader for reader in self.graph.dag.succ[node] if reader in self._waiting]
-
-    def _fail(self, node: str, culprit: str) -> None:
-        pending = [node]
-        while pending:
-            failed = pending.pop()
-            if failed not in self.report.failed:
-                self.report.failed[failed] = culprit
-                pending += self._readers(failed)
-
-    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        self._in_flight += 1
-
-        def ended(future: Future[Any]) -> None:
-            def settle() -> None:
-                self._in_flight -= 1
-                then(future.result())
-
-            if not future.cancelled():
-                self._events.put(settle)
-
-        pool.submit(self._remaker.keeping, work).add_done_callback(ended)
-
-    def _settle(self, node: str, work: Callable[[], None], ran: bool = False) -> None:
-        """Do the work after a node's lookup or run, then start actions. The nodes that a run makes ready are awaited,
-        and those that become ready because an awaited one is in the cache, or is an expansion."""
-        self._settling = ran or node in self._awaited
-        self._awaited.discard(node)
-        work()
-        self._settling = False
-        self._run_next()
+    async def _looked_up(self, name: str, work: Callable[[], T]) -> T | None:
+        """Return the result of work that reads what a node needs; None if the build stopped before."""
+        async with self._lookups.slot(name):
+            return None if self._stopped else await self._remaker.keeping(lambda: self._loop.call(work))
 
     # -- expansions --------------------------------------------------------------------------------------------------
 
-    def _read(self, expansion: Expansion) -> list[bytes] | BuildError:
+    async def _expansion(self, expansion: Expansion) -> str | None:
+        try:
+            data = await self._looked_up(expansion.id, partial(self._read, expansion))
+            if data is None:
+                return ""
+            made, makers = self._expand(expansion, data)
+        except BuildError as error:
+            return self._reports.expansion_failed(expansion, str(error))
+        self.values.promised(expansion.id, made)
+        self._need(self.graph.needed_for(made.values(), self._nodes))
+        return await self._all(makers)
+
+    def _read(self, expansion: Expansion) -> list[bytes]:
         found = []
         for artifact in expansion.reads:
-            try:
-                value = self.values.value(artifact)
-            except BuildError as error:
-                return error
+            value = self.values.value(artifact)
             if not isinstance(value, FileEntry):
-                return BuildError(f"{expansion.id} reads '{artifact.output}', which is not a file; expected a file")
+                raise BuildError(f"{expansion.id} reads '{artifact.output}', which is not a file; expected a file")
             found.append(self._store.read_bytes(value.digest))
         return found
 
-    def _expand(self, expansion: Expansion, data: list[bytes] | BuildError) -> None:
+    def _expand(self, expansion: Expansion, data: list[bytes]) -> tuple[Mapping[str, Artifact], set[str]]:
+        """Add a part of the graph. Returns the artifacts that fulfil the promises, and their makers."""
         from modelbuild.api.context import Expander
 
         try:
-            if isinstance(data, BuildError):
-                raise data
             made = expansion.then(Expander(self.graph, expansion.owner, expansion.room), *data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it returned {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
             self._check(made.values())
-            makers = self.graph.keep_promises(expansion.id, made.values(), self._done)
+            return made, self.graph.keep_promises(expansion.id, made.values(), self._done)
+        except ModelbuildError as error:
+            raise BuildError(str(error)) from error
         except Exception as error:
-            if not isinstance(error, ModelbuildError) and expansion.package == BUILT_IN:
+            if expansion.package == BUILT_IN:
                 raise
-            problem = str(error) if isinstance(error, ModelbuildError) else describe_callback_error(error)
-            self._failed(ActionFinished(expansion.id, expansion.owner, "expand", "expand", "failed", 0.0, problem))
-            return
-        self.values.promised(expansion.id, made)
-        self._expanded.add(expansion.id)
-        self._wait(expansion.id, makers)
-        self._need(self.graph.needed_for(made.values(), self._waiting))
-        if self._waiting[expansion.id] == 0:
-            self._finish(expansion.id)
+            raise BuildError(describe_callback_error(error)) from error
 
     def _check(self, artifacts: Iterable[Artifact]) -> None:
         try:
@@ -287,171 +237,87 @@ class Scheduler:
         except ValueError as error:
             raise BuildError(str(error)) from None
 
-    def actions(self, ids: Iterable[str]) -> list[str]:
-        """Return the ids of actions."""
-        return [i for i in ids if isinstance(self.graph.nodes[i], Action)]
-
     # -- actions -----------------------------------------------------------------------------------------------------
 
-    def _prepare(self, action: Action) -> _Prepared | BuildError:
+    async def _action(self, action: Action) -> str | None:
         try:
-            request = self._keys.request(action, tuple(self._stage(action)))
-            material = self._keys.material(request)
+            keyed = await self._looked_up(action.id, partial(self._look_up, action))
         except BuildError as error:
-            return error
+            return await self._reports.failed(action, Outcome(None, str(error)))
+        if keyed is None:
+            return ""
+        self._reporter.emit(CacheUsed(action.id, "lookup", keyed.seconds))
+        self.report.keys[action.id] = keyed.key
+        self.report.materials[action.id] = keyed.material
+        if keyed.result is not None:
+            self._remaker.know(keyed, keyed.result)
+            await self._reports.succeeded(action, keyed, keyed.result, "cached")
+            return None
+        twin = keyed.key in self._runs
+        if not twin:
+            self._runs[keyed.key] = self._loop.spawn(self._run(keyed))
+        ended = await self._runs[keyed.key]
+        if ended is None:
+            return ""
+        outcome, slot = ended
+        if outcome.result is None:
+            return await self._reports.failed(action, outcome, keyed.key, slot)
+        if outcome.place is not None and not twin:
+            self.report.places[action.id] = outcome.place
+        await self._reports.succeeded(action, keyed, outcome.result, "cached" if twin else "ran", slot)
+        return None
+
+    def _look_up(self, action: Action) -> Keyed:
+        try:
+            request = self._keys.request(action, self.values.staged(action))
+            material = self._keys.material(request)
         except (LoadingError, EnvironmentProblem) as error:  # source that is not Python; a missing package
-            if not self._running.keep_going:
+            if not self._policy.keep_going:
                 raise
-            return BuildError(str(error))
+            raise BuildError(str(error)) from error
         key = key_of(material)
         began = time.monotonic()
-        result = None if action.id in self._cache.afresh else self._store.get_action(key, material)
-        self._reporter.emit(CacheUsed(action.id, "lookup", time.monotonic() - began))
-        if result is not None:
-            self._remaker.know(Found(request, key, material, result))
-        return _Prepared(request, key, material, result)
+        result = None if action.id in self._policy.afresh else self._store.get_action(key, material)
+        return Keyed(request, key, material, result, time.monotonic() - began)
 
-    def _stage(self, action: Action) -> Iterable[StagedInput]:
-        for item in action.inputs:
-            artifact = self.values.resolve(item.artifact)
-            if isinstance(artifact, SourceArtifact):
-                path, entry = self.values.source(artifact.path)
-                yield StagedInput(item.name, item.path, path, entry)
-            else:
-                yield StagedInput(item.name, item.path, None, self.values.value(artifact))
+    async def _run(self, keyed: Keyed) -> tuple[Outcome, int] | None:
+        """Run an action, and store its result. Returns the outcome and the slot; None if the build stopped before."""
+        action = keyed.request.action
 
-    def _prepared(self, action: Action, found: _Prepared | BuildError) -> None:
-        if isinstance(found, BuildError):
-            self._failed(ActionFinished(*_named(action), "failed", 0.0, str(found)))
-        else:
-            self._take(action, found)
+        async def attempt() -> tuple[Outcome, int] | None:
+            async with self._slots.slot(action.id, action.resources) as slot:
+                if self._stopped:
+                    return None
+                self._begun.add(action.id)
+                self._reporter.emit(ActionStarted(*named(action), slot))
+                outcome = await self._loop.call(partial(self._execute, keyed))
+                # Set before the slot is given back, so that no other action starts.
+                self._stopped |= outcome.result is None and not self._policy.keep_going
+                return outcome, slot
 
-    def _take(self, action: Action, found: _Prepared) -> None:
-        self.report.keys[action.id] = found.key
-        self.report.materials[action.id] = found.material
-        if found.result is not None:
-            self._succeeded(action, found, found.result, "cached")
-        elif found.key in self._same_key:
-            self._same_key[found.key].append((action, found))
-        else:
-            self._same_key[found.key] = []
-            self._run_when_free(action, found)
+        return await self._remaker.keeping(attempt)
 
-    def _run_when_free(self, action: Action, found: _Prepared) -> None:
-        if self._free == 0 and self._order is None:
-            nodes = self._waiting.keys() - self._done
-            self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
-        self._arrived += 1
-        key = self._order[action.id] if self._order is not None else (0, 0.0)
-        heapq.heappush(self._ready, (key, self._arrived, action, found))
-
-    def _seconds(self, names: Iterable[str]) -> Mapping[str, float]:
-        return self._estimates(self.actions(names))
-
-    def _run_next(self) -> None:
-        """Start the first actions in order, one per free job. Wait for lookups of nodes that the last finished action
-        made ready; otherwise each action of a program would wait for an unrelated one."""
-        while self._free and self._ready:
-            key = self._ready[0][0]
-            if self._order is not None and any(self._order[name] < key for name in self._awaited):
-                return
-            _, _, action, found = heapq.heappop(self._ready)
-            self._free -= 1
-            self._begun.add(action.id)
-            self._submit(self._runs, partial(self._run, found), partial(self._ran, action, found))
-
-    def _run(self, found: _Prepared) -> tuple[Outcome, int] | None:
-        ended = self._running.run(found.request)
-        if ended is not None and ended[0].place is None and (problem := self._keys.outdated(found.request)):
-            ended = (replace(ended[0], result=None, problem=problem), ended[1])
-        if ended is not None and ended[0].result is not None and ended[0].keep:
+    def _execute(self, keyed: Keyed) -> Outcome:
+        outcome = self._executor.run(self._limited(keyed.request))
+        if outcome.place is None and (problem := self._keys.outdated(keyed.request)):
+            return replace(outcome, result=None, problem=problem)
+        if outcome.result is not None and outcome.keep:
             began = time.monotonic()
-            self._store.put_action(found.key, ended[0].result, found.material)
-            self._reporter.emit(CacheUsed(found.request.action.id, "store", time.monotonic() - began))
-            self._remaker.know(Found(found.request, found.key, found.material, ended[0].result))
-        return ended
+            self._store.put_action(keyed.key, outcome.result, keyed.material)
+            self._reporter.emit(CacheUsed(keyed.request.action.id, "store", time.monotonic() - began))
+            self._remaker.know(keyed, outcome.result)
+        return outcome
 
-    def _error_text(self, error_text: ErrorText | None, problem: str) -> str:
-        """Return the error message for a problem; unchanged if the files for the text were not built."""
-        if error_text is None:
-            return problem
-        made = [self.values.value(artifact) for artifact in error_text.reads if self.values.has(artifact)]
-        files = [value for value in made if isinstance(value, FileEntry)]
-        if len(files) != len(error_text.reads):
-            return problem
-        format_error = error_text.format
-        return self._remaker.keeping(lambda: format_error(problem, *(self._store.read_bytes(f.digest) for f in files)))
+    async def _run_again(self, request: Request) -> Outcome:
+        """Run an action whose result turned out to be unusable."""
+        async with self._slots.slot(request.action.id, request.action.resources):
+            return await self._loop.call(lambda: self._executor.run(self._limited(request)))
 
-    def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
-        self._free += 1
-        self._settle(action.id, partial(self._take_outcome, action, found, ended), ran=True)
+    def _limited(self, request: Request) -> Request:
+        return replace(request, limit=self._policy.limit(request.action))
 
-    def _take_outcome(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
-        twins = self._same_key.pop(found.key)
-        if ended is None:
-            return
-        outcome, slot = ended
-        if outcome.place is not None:
-            self.report.places[action.id] = outcome.place
-        if outcome.result is not None:
-            self._succeeded(action, found, outcome.result, "ran", slot)
-            for twin, prepared in twins:
-                self._succeeded(twin, prepared, outcome.result, "cached")
-            return
-        for failed in (action, *(twin for twin, _ in twins)):
-            problem = self._error_text(failed.error_text, outcome.problem)
-            texts = self._text(outcome.stdout), self._text(outcome.stderr)
-            self._failed(
-                ActionFinished(
-                    *_named(failed), "failed", 0.0, problem, *texts, found.key, slot, makers=self._makers(failed)
-                )
-            )
+    async def _keeping(self, work: Callable[[], T]) -> T:
+        async def call() -> T:
+            return work()
 
-    def _succeeded(self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0) -> None:
-        self.values.made(action.id, result)
-        self.report.results[action.id] = result
-        self.report.statuses[action.id] = status
-        self._reporter.emit(
-            ActionFinished(
-                *_named(action),
-                status,
-                seconds=result.seconds if status == "ran" else 0.0,
-                key=found.key,
-                worker=slot,
-                makers=self._makers(action),
-                place=self.report.places.get(action.id),
-                saved=result.seconds if status == "cached" else 0.0,
-                fetched=status == "cached" and found.key in self._store.fetched,
-            )
-        )
-        for note in self._notes(action, result):
-            text = self._error_text(action.error_text, note)
-            self._reporter.emit(Notice(one_line(f"{action.owner}: {text}")))
-        self._finish(action.id)
-
-    def _notes(self, action: Action, result: ActionResult) -> list[str]:
-        """Return the lines of the action's notes, which are usually none."""
-        value = dict(result.outputs).get(action.notes) if action.notes else None
-        if not isinstance(value, FileEntry) or not value.digest.size:
-            return []
-        return self._text(value.digest).splitlines()
-
-    def _makers(self, action: Action) -> tuple[str, ...]:
-        """Return the actions that made an action's inputs."""
-        made = (self.values.resolve(artifact) for artifact in reads(action))
-        return tuple(sorted({artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}))
-
-    def _failed(self, event: ActionFinished) -> None:
-        self._fail(event.id, event.id)
-        self._reporter.emit(event)
-
-    def _text(self, digest: Digest | None) -> str:
-        try:
-            return self._store.read_bytes(digest).decode(errors="replace") if digest else ""
-        except MissingBlob:  # removed by another program
-            return ""
-
-
-def _named(action: Action) -> tuple[str, str, str, str]:
-    """Return the first members of an event about an action."""
-    return action.id, action.owner, action.mnemonic, action.description or action.mnemonic
+        return await self._remaker.keeping(call)

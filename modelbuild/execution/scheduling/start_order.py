@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+FIRST = (-1, 0.0)
+
+
 class StartOrder:
-    """Keys of required nodes; the scheduler starts the action with the least key.
+    """Keys of required nodes; the scheduler starts the action with the least key. An action that ended before has the
+    first key: it runs again for another one that waits.
 
     A program here is a node that nothing else requires: the last one of a requested target. Programs that have begun
     come first, then those with the longest path. A node that several programs require belongs to the first of them.
@@ -33,7 +37,7 @@ class StartOrder:
         self._rank(self._paths.add(names), [])
 
     def __getitem__(self, name: str) -> tuple[int, float]:
-        return self._ranks[name], -self._paths[name]
+        return (self._ranks[name], -self._paths[name]) if name in self._ranks else FIRST
 
     def _programs(self, readers_first: list[str], begun: Collection[str]) -> list[str]:
         """Return the programs in order."""

@@ -4,49 +4,50 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelbuild.api import Artifact, Component, Contents
+from modelbuild.api import Artifact, Component, Contents, Extension
+from modelbuild_rules.backend_api.backend import Backend, Library
 
 if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import BundleManifest
 
 
-# Projects with files in bundles: `name`, `license`, `files` (patterns of their paths), and for a project whose version
-# is in the manifest, `version` (its name there) and `purl`. The others are parts of another project's file, which pins
-# their version. A backend's own are in its folder.
-_PARTS = (Path(__file__).with_name("parts.json"), *sorted(Path(__file__).parents[1].glob("backends/*/parts.json")))
+_LIBRARIES = tuple(Library(**each) for each in json.loads(Path(__file__).with_name("libraries.json").read_bytes()))
+"""The projects with files in every runtime. A backend declares its own."""
 
 
-def bundle_contents(bundle: Artifact) -> Contents:
+def bundle_contents(bundle: Artifact, backends: Iterable[Extension]) -> Contents:
     """Return the contents of a bundle: a folder, or a .tar.gz of one."""
-    return Contents((bundle,), _components)
+    return Contents((bundle,), partial(_components, tuple(backends)))
 
 
-def _components(bundle: Mapping[str, Path]) -> list[Component]:
+def _components(backends: Sequence[Extension], bundle: Mapping[str, Path]) -> list[Component]:
     manifest: BundleManifest = json.loads(_manifest(bundle))
     digests = {path: entry["sha256"] for path, entry in manifest["files"].items()}
-    found = {each.name: each for each in parts_of(digests, manifest["versions"])}
+    found = {each.name: each for each in libraries_of(digests, manifest["versions"], backends)}
     for path, library in manifest["libraries"].items():
         name = path.rpartition("/")[2]
         files = {path: digests[path]}
-        found[name] = Component(name, library["version"], "library", library["licence"], files=files)
+        found[name] = Component(name, library["version"], "library", library["license"], files=files)
     return list(found.values())
 
 
-def parts_of(digests: Mapping[str, str], versions: Mapping[str, str]) -> Iterator[Component]:
+def libraries_of(
+    digests: Mapping[str, str], versions: Mapping[str, str], backends: Iterable[Extension]
+) -> Iterator[Component]:
     """Yield the projects with files in a runtime, of its files' SHA-256 by path and its `versions`."""
-    for part in (part for path in _PARTS for part in json.loads(path.read_bytes())):
-        files = {
-            path: sha256 for path, sha256 in digests.items() if any(fnmatch(path, pattern) for pattern in part["files"])
-        }
+    own = (each for backend in backends if isinstance(backend, Backend) for each in backend.libraries)
+    for library in (*_LIBRARIES, *own):
+        files = {path: digest for path, digest in digests.items() if any(map(partial(fnmatch, path), library.files))}
         if files:
-            version = versions.get(part.get("version"), "")
-            purl = f"{part['purl']}@{version}" if version else ""
-            yield Component(part["name"], version, "library", part["license"], purl, files)
+            version = versions.get(library.version, "")
+            purl = f"{library.purl}@{version}" if version else ""
+            yield Component(library.name, version, "library", library.license, purl, files)
 
 
 def _manifest(bundle: Mapping[str, Path]) -> bytes:

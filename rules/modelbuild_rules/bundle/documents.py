@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
-from modelbuild_rules.program.documents import NeededLibrary
+from modelbuild_rules.backend_api.documents import NeededLibrary
 
 
 class RuntimeBackend(TypedDict):
@@ -100,10 +100,10 @@ class BundledLibrary(TypedDict):
     version: str
     """As declared."""
 
-    licence: str
+    license: str
     """As declared."""
 
-    licence_file: str | None
+    license_file: str | None
     """Path of the licence's text in the bundle."""
 
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from modelbuild.api import DeviceRuntime, Finding, Probe
-from modelbuild_rules.bundle.installed_runtime import installed_runtime
+from modelbuild_rules.installed_runtime import installed_runtime
 
 _NAME = "c++ runtime"
 _PROGRAM = "bin/modelbuild-run"
@@ -31,7 +31,7 @@ def _check() -> Finding:
     fix = f"pip install --force-reinstall {installed.distribution}; in a checkout, make venv"
     if not installed.is_there():
         return Finding(
-            _NAME, "ok", "not installed beside modelbuild; all backends need it", "pip install 'modelbuild[models]'"
+            _NAME, "ok", "not installed with modelbuild; all backends need it", "pip install 'modelbuild[models]'"
         )
     folder = installed.folder()
     if folder is None:

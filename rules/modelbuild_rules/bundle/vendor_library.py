@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 
-from modelbuild.api import Artifact, Attrs, Context, Source, is_line
+from modelbuild.api import Attrs, Source, is_line
 
 
 def _version(text: str) -> str:
@@ -26,34 +26,16 @@ def _line(text: str) -> str:
 class VendorLibrary(Attrs):
     """A library that the program's compiled partitions load and that is not part of the runtime."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"licence": "license", "licence_file": "license_file"}
+
     file: Source
     """The library: a file or a `pypi_file`, under the name by which the program loads it."""
 
     version: Annotated[str, AfterValidator(_version)]
     """Its version, such as "1.6.1.120"."""
 
-    licence: Annotated[str, AfterValidator(_line)]
+    license: Annotated[str, AfterValidator(_line)]
     """The licence under which it may be distributed, in one line. The bundle's manifest states it."""
 
-    licence_file: Source | None = None
+    license_file: Source | None = None
     """The licence's text, which is then in the bundle."""
-
-
-def library_inputs(ctx: Context[Any], libraries: Sequence[VendorLibrary]) -> dict[str, Artifact]:
-    """Return the inputs of a step that lays out libraries (bundle/steps/runtime/vendor.py)."""
-    inputs: dict[str, Artifact] = {}
-    for index, each in enumerate(libraries):
-        inputs[f"library.{index}"] = ctx.file(each.file)
-        if each.licence_file is not None:
-            inputs[f"licence.{index}"] = ctx.file(each.licence_file)
-    return inputs
-
-
-def library_params(libraries: Sequence[VendorLibrary]) -> list[Mapping[str, str]]:
-    """Return the parameter `libraries` of such a step."""
-    return [{"version": each.version, "licence": each.licence} for each in libraries]
-
-
-def library_places(ctx: Context[Any]) -> list[str]:
-    """Return the places of a target's libraries, for a step's errors."""
-    return [str(ctx.error(("libraries", index), "").location) for index in range(len(ctx.attrs.libraries))]

@@ -2,19 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field
 
 from modelbuild.api import Attrs, Context, DeviceRunner, Provider, Size, rule
 from modelbuild_rules.providers import Reached
 
-_OF_KIND = {
-    "local": ("folder", "store_size"),
-    "qemu": ("arch", "folder", "store_size"),
-    "ssh": ("host", "user", "port", "jump", "key", "known_hosts", "folder", "store_size"),
-}
-_REQUIRED = {"local": "", "qemu": "arch", "ssh": "host"}
+
+class Local(Attrs):
+    """This machine."""
+
+    type: Literal["local"]
+    """The kind of connection."""
+
+
+class Qemu(Attrs):
+    """This machine, with qemu's user-mode emulation of another architecture."""
+
+    type: Literal["qemu"]
+    """The kind of connection."""
+
+    arch: Literal["x86_64", "aarch64"]
+    """The architecture to emulate."""
+
+
+class Ssh(Attrs):
+    """A machine with a POSIX shell, by the system's OpenSSH client."""
+
+    type: Literal["ssh"]
+    """The kind of connection."""
+
+    host: str
+    """Name or address of the host, or a `Host` of OpenSSH's configuration."""
+
+    user: str = ""
+    """The user's name; by default that of OpenSSH's configuration."""
+
+    port: int = Field(default=0, ge=0, le=65535)
+    """The port; 0 for that of OpenSSH's configuration."""
+
+    jump: str = ""
+    """A jump host, as [USER@]HOST[:PORT], or several with commas. `key` and `known_hosts` hold for them, too."""
+
+    key: str = ""
+    """Path of a private key, relative to the workspace or with `~`; by default the keys of the agent and of OpenSSH's
+    configuration."""
+
+    known_hosts: str = ""
+    """Path of the file with the host's key, relative to the workspace or with `~`; by default OpenSSH's. A host whose
+    key is not in it is refused."""
 
 
 class DeviceRunnerAttrs(Attrs):
@@ -24,32 +62,13 @@ class DeviceRunnerAttrs(Attrs):
     that the device states, and not on the way to it.
     """
 
-    kind: Literal["local", "ssh", "qemu"]
-    """`ssh`: a machine with a POSIX shell, by the system's OpenSSH client; `local`: this machine; `qemu`: this machine,
-    with qemu's user-mode emulation for programs of `arch`."""
+    renamed: ClassVar[Mapping[str, str]] = {
+        "kind": "connection.type",
+        **{name: f"connection.{name}" for name in ("host", "user", "port", "jump", "key", "known_hosts", "arch")},
+    }
 
-    host: str = ""
-    """ssh: name or address of the host, or a `Host` of OpenSSH's configuration."""
-
-    user: str = ""
-    """ssh: the user's name; by default that of OpenSSH's configuration."""
-
-    port: int = Field(default=0, ge=0, le=65535)
-    """ssh: the port; 0 for that of OpenSSH's configuration."""
-
-    jump: str = ""
-    """ssh: a jump host, as [USER@]HOST[:PORT], or several with commas. `key` and `known_hosts` hold for them, too."""
-
-    key: str = ""
-    """ssh: path of a private key, relative to the workspace or with `~`; by default the keys of the agent and of
-    OpenSSH's configuration."""
-
-    known_hosts: str = ""
-    """ssh: path of the file with the host's key, relative to the workspace or with `~`; by default OpenSSH's. A host
-    whose key is not in it is refused."""
-
-    arch: Literal["", "x86_64", "aarch64"] = ""
-    """qemu: the architecture to emulate."""
+    connection: Annotated[Local | Qemu | Ssh, Discriminator("type")]
+    """The connection, a table such as `{ type = "ssh", host = "orin-1.lab" }`."""
 
     folder: str = ""
     """Folder on the device for files and jobs, absolute or relative to the home folder; by default
@@ -63,25 +82,16 @@ class DeviceRunnerAttrs(Attrs):
 EXAMPLE = """
 [[device_runner]]
 name = "orin_1"
-kind = "ssh"
-host = "orin-1.lab"
-user = "ci"
+connection = { type = "ssh", host = "orin-1.lab", user = "ci" }
 """
 
 
 @rule(attrs=DeviceRunnerAttrs, example=EXAMPLE)
 def device_runner(ctx: Context[DeviceRunnerAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
-    if not getattr(attrs, _REQUIRED[attrs.kind] or "kind"):
-        name = _REQUIRED[attrs.kind]
-        raise ctx.error("kind", f"a runner of kind '{attrs.kind}' without '{name}'; expected {name}")
-    for name in sorted(attrs.model_fields_set - {"kind", *_OF_KIND[attrs.kind]}):
-        if name in DeviceRunnerAttrs.model_fields and getattr(attrs, name):
-            expected = ", ".join(_OF_KIND[attrs.kind])
-            raise ctx.error(name, f"a runner of kind '{attrs.kind}' has no '{name}'; expected {expected}")
-    given = attrs.model_dump(include={*_OF_KIND[attrs.kind], "kind"}, exclude={"store_size"})
+    given = {"kind": attrs.connection.type, **attrs.connection.model_dump(exclude={"type"}), "folder": attrs.folder}
     given |= {} if attrs.store_size is None else {"store_size": int(attrs.store_size)}
     try:
         return (Reached(DeviceRunner(name=str(ctx.label), **given)),)
     except ValueError as error:
-        raise ctx.error("kind", str(error)) from None
+        raise ctx.error("connection", str(error)) from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -30,16 +30,18 @@ Glibc = Annotated[str, AfterValidator(_matching(r"2\.[0-9]{1,3}", "a version of 
 class DeviceTargetAttrs(Attrs):
     """A kind of machine that programs can be compiled for on any machine."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"compute_capability": "compute_capabilities", "cuda_index": "gpu"}
+
     arch: Literal["x86_64", "aarch64"]
     """The CPU's architecture."""
 
     os: Literal["linux"] = "linux"
     """The operating system."""
 
-    compute_capability: tuple[Capability, ...] = ()
+    compute_capabilities: tuple[Capability, ...] = ()
     """CUDA compute capabilities, such as ["8.6", "8.9"]; empty for a device without CUDA."""
 
-    cuda_index: int = Field(default=0, ge=0, le=127)
+    gpu: int = Field(default=0, ge=0, le=127)
     """Index of the device's GPU that runs the program."""
 
     memory: Size | None = None
@@ -56,23 +58,23 @@ EXAMPLE = """
 [[device_target]]
 name = "server"
 arch = "x86_64"
-compute_capability = ["8.9"]
+compute_capabilities = ["8.9"]
 """
 
 
 @rule(attrs=DeviceTargetAttrs, example=EXAMPLE)
 def device_target(ctx: Context[DeviceTargetAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
-    if len(set(attrs.compute_capability)) != len(attrs.compute_capability):
-        raise ctx.error("compute_capability", "a compute capability is listed twice; expected each once")
-    if attrs.cuda_index and not attrs.compute_capability:
-        raise ctx.error("cuda_index", "cuda_index is set on a device without CUDA; expected compute_capability as well")
+    if len(set(attrs.compute_capabilities)) != len(attrs.compute_capabilities):
+        raise ctx.error("compute_capabilities", "a compute capability is listed twice; expected each once")
+    if attrs.gpu and not attrs.compute_capabilities:
+        raise ctx.error("gpu", "gpu is set on a device without CUDA; expected compute_capabilities as well")
     return (
         DeviceTarget(
             arch=attrs.arch,
             os=attrs.os,
-            compute_capabilities=attrs.compute_capability,
-            cuda_index=attrs.cuda_index,
+            compute_capabilities=attrs.compute_capabilities,
+            gpu=attrs.gpu,
             memory=attrs.memory if attrs.memory is None else int(attrs.memory),
             min_glibc=attrs.min_glibc,
             runners=tuple(ctx.provider(each, Reached).runner for each in attrs.runners),

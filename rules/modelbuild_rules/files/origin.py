@@ -40,7 +40,7 @@ def _check_source(text: str) -> str:
     except ValueError:
         scheme = ""
     if not scheme or not re.fullmatch(r"[!-~]+", text):
-        raise ValueError(f"{text!r} is not an address; expected one such as 'https://host.example/model'")
+        raise ValueError(f"{text!r} is not an address; expected an address such as 'https://host.example/model'")
     return text
 
 

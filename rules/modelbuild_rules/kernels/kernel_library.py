@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, SourceArtifact, Sources, rule
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.kernels.libraries import compile_kernels, given
-from modelbuild_rules.program import prerequisites
 from modelbuild_rules.providers import KernelLibrary
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z", re.ASCII)
@@ -65,7 +65,7 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
     for each in eager:
         if not isinstance(each, SourceArtifact) or not each.path.endswith(".py"):
             shown = each.path if isinstance(each, SourceArtifact) else each.output
-            raise ctx.error("eager", f"'{shown}' is not a Python file of the workspace; expected only such files")
+            raise ctx.error("eager", f"'{shown}' is not a Python file of the workspace; expected only Python files")
     for each in srcs:
         if isinstance(each, SourceArtifact) and not each.path.endswith(_SOURCES):
             raise ctx.error("srcs", f"'{each.path}' is not a C++ source; expected {', '.join(_SOURCES)}")
@@ -86,6 +86,6 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
     library = KernelLibrary(name, operators, eager, described, srcs, ctx.files(attrs.headers), attrs.requires)
     # Programs compile the library for their devices; this one, for the machine of the build, is for the library alone.
     target = target_of(os.uname().machine)
-    (needed,) = prerequisites.declare(ctx, [cpp_runtime(target)])
+    (needed,) = declare_prerequisites(ctx, [cpp_runtime(target)])
     compiled = compile_kernels(ctx, library, target, needed["runtime"])
     return library, Files((compiled.library, compiled.description))

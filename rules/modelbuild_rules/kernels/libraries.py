@@ -31,7 +31,7 @@ def eager_files(libraries: Sequence[KernelLibrary]) -> tuple[Artifact, ...]:
 def compile_kernels(
     ctx: Context[Any], library: KernelLibrary, target: str, runtime: DerivedArtifact
 ) -> CompiledKernels:
-    """Declare the action that compiles a library for a target. `runtime`: the output of cpp/steps/cpp_runtime.py."""
+    """Declare the action that compiles a library for a target. `runtime`: the prerequisite `cpp_runtime`."""
     made = ctx.action(
         "compile",
         name=f"kernels:{library.name}",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Component, Contents, SourceArtifact
-from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.providers import ExportedMethod
 
 if TYPE_CHECKING:

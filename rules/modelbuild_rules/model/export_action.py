@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context, Output, Resources
-from modelbuild_rules.model.method_names import named, phrase, qualified
+from modelbuild_rules.method_names import named, phrase, qualified
 from modelbuild_rules.providers import ExportedMethod, KernelLibrary
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ _OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
 
 
 def of_program(model: ExportedMethod) -> ErrorText:
-    """Return the error text for a step that names nodes as `named` of program/steps/lowering/node_names.py does."""
+    """Return the error text for a step that names nodes as `named` of backend_api/steps/nodes.py does."""
     return ErrorText((model.debug,), _in_program)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDict, cast
 
 from pydantic import Field
 
@@ -12,18 +11,18 @@ from modelbuild.api import (
     Artifact,
     Context,
     Dep,
+    Entry,
     Files,
     LabelOf,
     Provider,
     Source,
-    SourceArtifact,
     Sources,
     rule,
 )
-from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.call import parse_call
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
@@ -39,33 +38,34 @@ from modelbuild_rules.model.inputs import (
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import EagerMethod, KernelLibrary, Model, ModelMethod
 
 if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary
     from modelbuild_rules.model.documents import Call, DeclaredInput, ModelParams
 
-_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
 class TorchModelAttrs(OriginAttrs):
     """A PyTorch module in evaluation mode, exported by `torch.export` with example inputs."""
 
-    entry: str | None = None
+    renamed: ClassVar[Mapping[str, str]] = {"archive": "exported"}
+
+    entry: Entry | None = None
     """`file.py:name` of a class or function that returns the module when called with `kwargs`."""
 
-    archive: Source | None = None
+    exported: Source | None = None
     """A file of torch.export.save (`.pt2`) or torch.jit.save, in place of `entry`."""
 
     srcs: Sources = ()
-    """The module's Python files. They import each other by workspace path, or by name within one folder."""
+    """More Python files of the module: those of other packages, and those that no import statement names. The file of
+    `entry`, and the package's files that it imports by workspace path or by name within one folder, need no mention."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the entry."""
 
-    prepare: str | None = None
+    prepare: Entry | None = None
     """`file.py:name` of a function that is called with the module and example arguments before weights are loaded, for
     example to run a module with lazy parameters once. It may return another module."""
 
@@ -108,7 +108,6 @@ EXAMPLE = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 weights = "net.safetensors"
 inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32", range = [0, 255] }]
 """
@@ -118,22 +117,23 @@ inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32", range =
 def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     kernels = _kernels(ctx)
-    srcs = tuple(dict.fromkeys((*ctx.files(attrs.srcs), *eager_files(kernels))))
-    if (attrs.entry is None) == (attrs.archive is None):
-        raise ctx.error("entry", "expected either 'entry' with 'srcs', or 'archive'")
-    if attrs.archive is not None and attrs.kwargs:
-        raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'archive'")
+    if (attrs.entry is None) == (attrs.exported is None):
+        raise ctx.error("entry", "expected either 'entry' or 'exported'")
+    entries = [each for each in (attrs.entry, attrs.prepare) if each is not None]
+    srcs = tuple(dict.fromkeys((*ctx.files(entries, attrs.srcs), *eager_files(kernels))))
+    if attrs.exported is not None and attrs.kwargs:
+        raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'exported'")
     weights = _weights(ctx)
     inputs: dict[str, tuple[Artifact, ...]] = {
         "srcs": srcs,
         "data": ctx.files(attrs.data),
-        **({"archive": (ctx.file(attrs.archive),)} if attrs.archive is not None else {}),
+        **({"archive": (ctx.file(attrs.exported),)} if attrs.exported is not None else {}),
         **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
     }
     module: _Module = {
-        "entry": _function(ctx, "entry", attrs.entry, srcs),
+        "entry": attrs.entry and ctx.entry(attrs.entry),
         "kwargs": attrs.kwargs,
-        "prepare": _function(ctx, "prepare", attrs.prepare, srcs),
+        "prepare": attrs.prepare and ctx.entry(attrs.prepare),
         "weights": sorted(weights),
         "allow_missing": attrs.allow_missing,
         "seed": attrs.seed,
@@ -147,7 +147,7 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         examples: dict[str, tuple[Artifact, ...]] = {
             f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(interface.inputs) if each.file
         }
-        model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.archive), kernels)
+        model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.exported), kernels)
         # Only a function that prepares the module gets example inputs in eager mode too.
         eager = inputs | examples if attrs.prepare else inputs
         methods[method] = ModelMethod(model, EagerMethod(eager, params, tools, examples))
@@ -180,8 +180,8 @@ def _interfaces(ctx: Context[TorchModelAttrs]) -> Mapping[str, Interface]:
     for name in ("inputs", "call", "dynamic", "outputs"):
         if getattr(attrs, name):
             raise ctx.error(name, f"each of the 'methods' has its own '{name}'; expected none beside them")
-    if attrs.archive is not None:
-        raise ctx.error("methods", "an archive has the method forward alone; expected 'entry', or 'inputs'")
+    if attrs.exported is not None:
+        raise ctx.error("methods", "an exported program has the method forward alone; expected 'entry', or 'inputs'")
     return {name: attrs.methods[name] for name in sorted(attrs.methods)}
 
 
@@ -215,23 +215,6 @@ def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:
                 raise ctx.error(("kernels", index), f"{message}; expected one for each operator")
         found.append(library)
     return tuple(found)
-
-
-def _function(
-    ctx: Context[TorchModelAttrs], attribute: str, written: str | None, srcs: tuple[Artifact, ...]
-) -> str | None:
-    """Return a function of the sources as `path/in/workspace.py:name`."""
-    if written is None:
-        return None
-    match = _ENTRY.match(written)
-    if match is None:
-        raise ctx.error(attribute, f"attribute '{attribute}': expected 'file.py:name', got '{written}'")
-    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
-    if SourceArtifact(path) not in srcs:
-        own = [a.path.removeprefix(f"{ctx.label.package}/") for a in srcs if isinstance(a, SourceArtifact)]
-        hint = did_you_mean(match["file"], own)
-        raise ctx.error(attribute, f"attribute '{attribute}': '{match['file']}' is not among the srcs{hint}")
-    return f"{path}:{match['name']}"
 
 
 def _weights(ctx: Context[TorchModelAttrs]) -> Mapping[str, Artifact]:

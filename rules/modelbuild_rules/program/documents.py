@@ -8,20 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+from modelbuild_rules.backend_api.documents import NeededLibrary, OfferedBackend, PartitionFacts
 from modelbuild_rules.model.documents import Signature
-
-
-class OfferedBackend(TypedDict):
-    """An entry of the partition step's parameter `backends`: one backend of the stack."""
-
-    kind: str
-    """The backend's name, as the `type` of its table."""
-
-    partitioning: str
-    """Import name of the module that selects its nodes; '' for a backend that takes all remaining nodes."""
-
-    attributes: Mapping[str, Any]
-    """The return value of the backend's `partition_attributes`."""
 
 
 class LoweredBackend(OfferedBackend):
@@ -93,39 +81,6 @@ class NodeDelegation(NodePlace):
 
     refused: list[Refusal]
     """The backends before `backend` in the stack, in order."""
-
-
-class NeededLibrary(TypedDict):
-    """A library that a compiled partition needs and that is not part of the runtime."""
-
-    product: str
-    """Its name, such as "TensorRT-RTX"."""
-
-    version: str
-    """The version that compiled the partition, as "1.6.1"."""
-
-    exact: bool
-    """True if no other version can run it; else any newer one of the same major version can."""
-
-    libraries: list[str]
-    """Names of files of which any one is enough."""
-
-
-class PartitionFacts(TypedDict, total=False):
-    """about.json, which a backend's compile step may write: facts about a compiled partition. A backend may add others,
-    in a subclass."""
-
-    capabilities: list[int]
-    """Compute capabilities that it runs on, as 86 for 8.6."""
-
-    glibc: str
-    """The oldest glibc that its library loads on, as "2.28"."""
-
-    requires: NeededLibrary
-    """The library that it needs besides the runtime."""
-
-    state: list[str]
-    """Buffers that it changes in common with the other methods of its module, by qualified name."""
 
 
 class ProcessedBlob(TypedDict):
@@ -250,7 +205,7 @@ class ManifestKernels(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/runtime.md describes it."""
+    """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/program-files.md describes it."""
 
     version: int
     signature: NotRequired[Signature | None]
@@ -268,31 +223,3 @@ class Manifest(TypedDict):
 
     parts: NotRequired[list[ManifestPart]]
     kernels: NotRequired[list[ManifestKernels]]
-
-
-class TensorLayout(TypedDict):
-    """The type and shape of a tensor in a .ptd."""
-
-    scalar_type: int
-    """Its dtype: a number of scalar_type.fbs, such as 6 for float32."""
-
-    sizes: list[int]
-    dim_order: list[int]
-    """Dimensions, the outermost in memory first."""
-
-
-class NamedEntry(TypedDict):
-    """An entry of named.json."""
-
-    key: str
-    file: str
-    """Path of the blob, relative to the folder."""
-
-    alignment: int
-    """Alignment in the program, in bytes."""
-
-    external: bool
-    """True if the blob may be outside the .pte, as weights may and code may not."""
-
-    layout: TensorLayout | None
-    """None for data that is not a tensor."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild.errors import ModelbuildError
-from modelbuild_rules.backends.backend import DeviceFacts, Sidecar
+from modelbuild_rules.backend_api.backend import DeviceFacts, Sidecar
+from modelbuild_rules.method_names import qualified
 from modelbuild_rules.model import source_places
-from modelbuild_rules.model.method_names import qualified
-from modelbuild_rules.program.shared_state import conflict
 from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import LoweredBackend, OfferedBackend, PlannedPartition, TargetDevice
+    from modelbuild_rules.backend_api.documents import OfferedBackend
+    from modelbuild_rules.program.documents import LoweredBackend, MethodState, PlannedPartition, TargetDevice
 
 PRELOAD = ("torch", "executorch.exir")
 """Modules that workers import before a partition or compile step."""
@@ -25,7 +26,7 @@ PRELOAD = ("torch", "executorch.exir")
 def offered(entry: StackEntry, facts: DeviceFacts) -> OfferedBackend:
     """Return a backend's entry for the partition step."""
     backend = entry.backend
-    attributes = backend.partition_attributes(entry.attributes, facts)
+    attributes = backend.partition_attributes(entry.attributes, backend.facts(facts))
     return {"kind": backend.name, "partitioning": backend.partitioning, "attributes": attributes}
 
 
@@ -34,7 +35,7 @@ class DeviceBackend:
     """A backend of a stack, for a program's device.
 
     entry          its entry in the stack
-    facts          the device's facts
+    facts          the facts of the device that the backend gets
     prerequisites  the inputs of its compile step besides the partition
     """
 
@@ -175,3 +176,30 @@ class PartitionedProgram:
             return None
         capabilities = list(self.device["compute_capabilities"])
         return {"arch": self.device["arch"], "os": self.device["os"], "compute_capabilities": capabilities}
+
+
+def conflict(methods: Sequence[str], modules: Sequence[int], states: Sequence[MethodState]) -> str:
+    """Return why two methods of a module cannot share a buffer; '' if all can."""
+    for (name, module, own), (other, its_module, its) in permutations(zip(methods, modules, states, strict=True), 2):
+        if module != its_module:
+            continue
+        if inside := set(own["inside"]).intersection((*its["changed"], *its["read"])):
+            return (
+                f"method '{name}' changes the buffer '{min(inside)}' inside a partition, whose state ExecuTorch keeps"
+                f" for this partition alone, and method '{other}' uses it, too; expected a stack that runs the change"
+                " outside of partitions, or the state as inputs and outputs"
+            )
+        for buffer, memory in own["common"].items():
+            if (elsewhere := its["common"].get(buffer)) != memory and buffer in its["changed"]:
+                where = f"in {elsewhere}" if elsewhere else "outside of such a partition"
+                return (
+                    f"method '{name}' changes the buffer '{buffer}' in {memory}, inside a partition, and method"
+                    f" '{other}' uses it {where}; expected both in partitions of one backend and device, or the state"
+                    " as inputs and outputs"
+                )
+        if read := set(own["changed"]).intersection(its["read"]):
+            return (
+                f"method '{name}' changes the buffer '{min(read)}', and method '{other}' only reads it, as a constant;"
+                " expected methods that all change it, or that pass it as inputs and outputs"
+            )
+    return ""

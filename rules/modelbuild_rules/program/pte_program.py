@@ -13,26 +13,28 @@ from pydantic import Field
 from modelbuild.api import (
     Artifact,
     Attrs,
-    Check,
     Context,
     Dep,
     DerivedArtifact,
     Files,
     LabelOf,
     Output,
+    OutputGroups,
     Provider,
     Resources,
     rule,
 )
-from modelbuild_rules.backends.backend import DeviceFacts
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.backend import DeviceFacts
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
+from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase
 from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
-from modelbuild_rules.program import prerequisites
+from modelbuild_rules.program.backend_stack import Backends, stack_at, stack_name
+from modelbuild_rules.program.check_command import GROUP
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
     PRELOAD,
@@ -65,7 +67,7 @@ _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 
 
 _Model = Annotated[Dep, LabelOf(Model, CompiledModule)]
-_Stack = Annotated[Dep, LabelOf(BackendStack)]
+_Stack = Annotated[Dep, LabelOf(BackendStack)] | Backends
 
 
 class PteProgramAttrs(Attrs):
@@ -80,8 +82,8 @@ class PteProgramAttrs(Attrs):
     the program once."""
 
     stack: _Stack | dict[MethodName, _Stack] | None = None
-    """The backends: a `backend_stack`, or a table of one for each method. Required unless the model was compiled
-    elsewhere."""
+    """The backends: a list as in a `backend_stack`, or the label of one. Or a table: these of each method, by the
+    method's name. Required unless the model was compiled elsewhere."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
     """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
@@ -104,7 +106,7 @@ EXAMPLE = """
 [[pte_program]]
 name = "net_program"
 model = ":net"
-stack = ":xnnpack"
+stack = ["xnnpack", "portable"]
 """
 
 
@@ -177,7 +179,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     files += [program.verified] if program.verified else []
     files += [file for each in kernels for file in (each.library, each.description)]
     contents = program_contents(f"{ctx.label.name}.pte", program.delegation, program.verified)
-    return program, Files(tuple(files)), Check(checked), contents
+    return program, Files(tuple(files)), OutputGroups({GROUP: checked}), contents
 
 
 def _check_stack(
@@ -194,13 +196,13 @@ def _check_stack(
     of = place_of("model", attrs.model, name)
     label = by_method(attrs.model, name)
     for entry in stack:
-        problem = entry.backend.problem(entry.attributes, facts)
+        problem = entry.backend.problem(entry.attributes, entry.backend.facts(facts))
         if problem and entry in parts:
             engine = ("engines", entry.attributes["part"]) if attrs.engines else of
             raise ctx.error(engine, f"{problem} (device {ctx.device_label})")
         if problem:
-            stack_label = by_method(attrs.stack, name)
-            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {stack_label})")
+            given = stack_name(by_method(attrs.stack, name))
+            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {given})")
     if problem := unfit(model, stack):
         raise ctx.error(place, f"{problem}; expected a stack for the recipe of {label}")
     if problem := unfit_device(model, facts):
@@ -271,7 +273,7 @@ def _check(
         name=named("check", method),
         step="check",
         inputs={"program": model.program, "weights": model.weights, **eager},
-        outputs=[Output("checked", "checked.json")],
+        outputs=[Output("checked", qualified(method, "checked.json"))],
         params={"backends": [offered(entry, facts) for entry in stack], **_own_kernels(model)},
         tools=_partition_tools(model, stack, run=False),
         python=tuple(eager),
@@ -286,7 +288,7 @@ def _check(
 def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
     given = ctx.attrs.model
     model = given[method] if isinstance(given, dict) else phrase(method, given)
-    stack = by_method(ctx.attrs.stack, method)
+    stack = stack_name(by_method(ctx.attrs.stack, method))
     return f"{action} {model}" + (f" with {stack}" if stack else "")
 
 
@@ -367,11 +369,11 @@ def _stacks(
             raise ctx.error(("stack", name), f"the program has no method '{name}'{nearest(name, names)}")
     found: dict[str, tuple[StackEntry, ...]] = {}
     for name in names:
-        label = by_method(given, name)
-        if label is None and (not parts or ctx.attrs.engines):
+        own = cast("Dep | Backends | None", by_method(given, name))
+        if own is None and (not parts or ctx.attrs.engines):
             of = f" of '{name}'" if given else ""
-            raise ctx.error("stack", f"no backends{of} are given; expected the label of a backend_stack")
-        found[name] = (*parts, *(ctx.provider(label, BackendStack).backends if label is not None else ()))
+            raise ctx.error("stack", f'no backends{of} are given; expected a list such as ["xnnpack", "portable"]')
+        found[name] = (*parts, *(stack_at(ctx, place_of("stack", given, name), own) if own is not None else ()))
     return found
 
 
@@ -383,11 +385,12 @@ def _for_device(
 ) -> tuple[dict[str, tuple[DeviceBackend, ...]], tuple[CompiledKernels, ...]]:
     """Return the backends of each method and the kernel libraries for the device. Equal prerequisites are shared."""
     target = _target(facts)
-    needed = [entry.backend.prerequisite(entry.attributes, facts) for stack in stacks.values() for entry in stack]
-    made = prerequisites.declare(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
+    entries = [entry for stack in stacks.values() for entry in stack]
+    needed = [each.backend.prerequisite(each.attributes, each.backend.facts(facts)) for each in entries]
+    made = declare_prerequisites(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
     found = iter(made)
     backends = {
-        name: tuple(DeviceBackend(entry, facts, {**next(found), **entry.files}) for entry in stack)
+        name: tuple(DeviceBackend(entry, entry.backend.facts(facts), {**next(found), **entry.files}) for entry in stack)
         for name, stack in stacks.items()
     }
     compiled = [compile_kernels(ctx, each, target, made[-1]["runtime"]) for each in kernels]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modelbuild.api import Artifact, Context, Output, Resources
-from modelbuild_rules.bundle.installed_runtime import installed_runtime
+from modelbuild_rules.installed_runtime import installed_runtime
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries, kernel_inputs
 from modelbuild_rules.model import source_places
 from modelbuild_rules.providers import ExportedMethod, Lowering, Program, StackEntry

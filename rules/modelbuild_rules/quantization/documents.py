@@ -19,7 +19,7 @@ class UsedQuantizer(TypedDict):
     """Import name of the module that makes torchao's quantizer."""
 
     attributes: Mapping[str, Any]
-    """Its attributes: for the calibration those of `Quantizer.observe`, for the conversion all."""
+    """Its attributes: for the calibration those that decide it, for the conversion all."""
 
 
 class GeneratedParams(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelbuild_rules.backends.backend import DeviceFacts
+from modelbuild_rules.backend_api.backend import DeviceFacts
 from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 

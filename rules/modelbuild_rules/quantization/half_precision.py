@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import as_set
-from modelbuild_rules.quantization.quantizer import Quantizer
+from modelbuild_rules.backend_api.backend import as_set
+from modelbuild_rules.backend_api.decides import Decides
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 
 class HalfPrecision(Attrs):
@@ -18,13 +19,13 @@ class HalfPrecision(Attrs):
     type: Literal["half"]
     """The kind of quantizer."""
 
-    dtype: Literal["float16", "bfloat16"] = "float16"
+    dtype: Annotated[Literal["float16", "bfloat16"], Decides("calibrate")] = "float16"
     """The type."""
 
-    modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Submodules to change, with all that is inside; by default the whole model."""
 
-    exclude: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Submodules to leave in float32, with all that is inside."""
 
 
@@ -33,5 +34,4 @@ QUANTIZER = Quantizer(
     "half",
     HalfPrecision,
     quantizing="modelbuild_rules.quantization.steps.half",
-    observe=("dtype", "modules", "exclude"),
 )

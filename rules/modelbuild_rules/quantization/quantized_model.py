@@ -11,19 +11,21 @@ from modelbuild.api import (
     Attrs,
     Context,
     Dep,
+    DerivedArtifact,
+    Extensible,
     Files,
     LabelOf,
     Origin,
     Output,
+    OutputGroups,
     Provider,
     Resources,
-    Sensitivity,
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
-from modelbuild_rules.model.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.methods import by_method, methods_of, nearest, place_of
 from modelbuild_rules.providers import (
     Dataset,
@@ -33,6 +35,8 @@ from modelbuild_rules.providers import (
     ModelMethod,
     QuantizationRecipe,
 )
+from modelbuild_rules.quantization.quantization_recipe import recipe_name, recipe_of
+from modelbuild_rules.quantization.report_command import GROUP
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.quantization.sensitivity import SensitivityActions
 
@@ -53,8 +57,8 @@ class QuantizedModelAttrs(Attrs):
     model: Annotated[Dep, LabelOf(Model)]
     """The model in floating point: a `torch_model`. Of one with `methods`, each is quantized."""
 
-    recipe: Annotated[Dep, LabelOf(QuantizationRecipe)]
-    """The `quantization_recipe`."""
+    recipe: Annotated[Dep, LabelOf(QuantizationRecipe)] | Annotated[Attrs, Extensible("quantizer", by_name=False)]
+    """The `quantization_recipe`, or the only table of one: `{ type = "half" }`."""
 
     calibration: Annotated[Dep, LabelOf(Dataset)] | dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] | None = None
     """A `dataset` of typical inputs, on which the ranges of activations are observed; for a model with `methods`, a
@@ -66,7 +70,7 @@ EXAMPLE = """
 [[quantized_model]]
 name = "net_int8"
 model = ":net"
-recipe = ":int8"
+recipe = { type = "xnnpack" }
 calibration = ":photos"
 """
 
@@ -76,7 +80,7 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     methods = methods_of(ctx, attrs.model)
     models = {name: each.exported for name, each in methods.items()}
-    recipe = ctx.provider(attrs.recipe, QuantizationRecipe)
+    recipe = recipe_of(ctx, attrs.recipe)
     _check_model(ctx, models)
     data = {name: _calibration(ctx, name, recipe) for name in models}
     made = {name: _Quantization(ctx, name, model, recipe, data[name]) for name, model in models.items()}
@@ -85,9 +89,9 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
     contents = model_contents(ctx.label.name, license, quantized, tuple(used))
     files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
-    reports = tuple(each.sensitivity() for each in made.values())
+    reports = OutputGroups({qualified(name, GROUP): (each.sensitivity(),) for name, each in made.items()})
     made_methods = {name: ModelMethod(each, _eager(methods[name].eager, each)) for name, each in quantized.items()}
-    return Model(made_methods), files, contents, *reports
+    return Model(made_methods), files, contents, reports
 
 
 def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, ExportedMethod]) -> None:
@@ -114,7 +118,9 @@ def _calibration(ctx: Context[QuantizedModelAttrs], method: str, recipe: Quantiz
         return ctx.provider(label, Dataset)
     if any(each.quantizer.needs_data(each.attributes) for each in recipe.quantizers):
         expected = "'calibration', a dataset" + ("" if method == FORWARD else f" of '{method}'")
-        raise ctx.error("recipe", f"'{attrs.recipe}' observes the ranges of activations; expected {expected}")
+        raise ctx.error(
+            "recipe", f"'{recipe_name(attrs.recipe)}' observes the ranges of activations; expected {expected}"
+        )
     return None
 
 
@@ -141,6 +147,7 @@ class _Quantization:
     ) -> None:
         self._ctx, self._method, self._model, self._recipe, self._data = ctx, method, model, recipe, data
         self._of = phrase(method, ctx.attrs.model)
+        self._by = recipe_name(ctx.attrs.recipe)
         self._program = {"program": model.program, "weights": model.weights, "modules": self._modules()}
 
     def quantized(self) -> ExportedMethod:
@@ -165,7 +172,7 @@ class _Quantization:
             plugins=_plugins(self._recipe),
             preload=_PRELOAD,
             resources=Resources(memory=2 << 30),
-            description=f"quantize {self._of} by {self._ctx.attrs.recipe}",
+            description=f"quantize {self._of} by {self._by}",
         )
         debug = self._ctx.action(
             "places",
@@ -196,7 +203,7 @@ class _Quantization:
             plugins=_plugins(self._recipe),
             preload=_PRELOAD,
             resources=Resources(memory=2 << 30),
-            description=f"compute the outputs of {self._of}, quantized by {self._ctx.attrs.recipe}",
+            description=f"compute the outputs of {self._of}, quantized by {self._by}",
         )["calls"]
 
     def _modules(self) -> Artifact:
@@ -238,7 +245,7 @@ class _Quantization:
             description=f"calibrate {self._of} on {label}",
         )["observed"]
 
-    def sensitivity(self) -> Sensitivity:
+    def sensitivity(self) -> DerivedArtifact:
         """Declare the report about the error of each layer."""
         data = self._data
         actions = SensitivityActions(
@@ -251,7 +258,7 @@ class _Quantization:
             model=self._of,
             method=self._method,
         )
-        return Sensitivity(actions.declare(self._ctx), self._method)
+        return actions.declare(self._ctx)
 
 
 def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
@@ -259,8 +266,7 @@ def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:
     used: list[UsedQuantizer] = []
     for each in recipe.quantizers:
         own = each.quantizer
-        names = own.observe if calibrates else (*own.observe, *own.convert)
-        attributes = {name: each.attributes[name] for name in names}
+        attributes = own.attributes(each.attributes, calibrates)
         used.append({"kind": own.name, "quantizing": own.quantizing, "attributes": attributes})
     return {"quantizers": used}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, Expander, Output, Resources
-from modelbuild_rules.model.method_names import named
+from modelbuild_rules.method_names import named
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, UsedQuantizer

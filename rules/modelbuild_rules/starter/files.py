@@ -77,19 +77,19 @@ def _of_state_dict(path: Path, found: Checkpoint) -> Starter:
     if (more := len(found["tensors"]) - _SHOWN) > 0:
         tensors.append(f"    and {more} more")
     model = _MODEL.format(file=path.name, tensors="\n".join(tensors).replace("\\", "\\\\").replace('"', "'"))
-    weights = f'entry = "model.py:Net"\nsrcs = ["model.py"]\nweights = {_quoted(path.name)}'
+    weights = f'entry = "model.py:Net"\nweights = {_quoted(path.name)}'
     build = _build(path.name, weights, [], "# The inputs of forward: fill in their names, sizes and types.\n")
     todo = ["model.py: the module whose state dict this is", "BUILD.toml: the inputs of net"]
     return Starter({"BUILD.toml": build, "model.py": model}, {path.name: path}, todo, ["modelbuild test //..."])
 
 
 def _of_archive(path: Path, found: Checkpoint) -> Starter:
-    archive = f"archive = {_quoted(path.name)}"
+    exported = f"exported = {_quoted(path.name)}"
     runs = ["modelbuild test //..."]
     if found["kind"] == "exported program":
-        build = _build(path.name, archive, found["inputs"], "", found["call"], found["dynamic"])
+        build = _build(path.name, exported, found["inputs"], "", found["call"], found["dynamic"])
         return Starter({"BUILD.toml": build}, {path.name: path}, runs=runs)
-    build = _build(path.name, archive, [], "# TorchScript has no sizes: fill in those of the inputs of forward.\n")
+    build = _build(path.name, exported, [], "# TorchScript has no sizes: fill in those of the inputs of forward.\n")
     return Starter({"BUILD.toml": build}, {path.name: path}, ["BUILD.toml: the inputs of net"], runs)
 
 
@@ -135,23 +135,18 @@ _BUILD = """\
 name = "net"
 {model}
 
-# Layers run on XNNPACK, which is for CPUs; operators that it lacks run on ExecuTorch's portable kernels.
-[[backend_stack]]
-name = "xnnpack"
-backends = [{{ type = "xnnpack" }}, {{ type = "portable" }}]
-
-# net_program.pte
+# net_program.pte: layers run on XNNPACK, which is for CPUs; operators that it lacks, on ExecuTorch's portable kernels.
 [[pte_program]]
 name = "net_program"
 model = ":net"
-stack = ":xnnpack"
+stack = ["xnnpack", "portable"]
 
 # Runs the program and the model in PyTorch on the same random inputs.
 [[pte_test]]
 name = "net_test"
 program = ":net_program"
 model = ":net"
-inputs = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
+cases = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
 """
 
 _MODEL = '''\

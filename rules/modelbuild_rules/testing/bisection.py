@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Output, Resources
-from modelbuild_rules.bundle.installed_runtime import InstalledRuntime
+from modelbuild_rules.installed_runtime import InstalledRuntime
 from modelbuild_rules.providers import DeviceTarget, ExportedMethod, Lowering
 from modelbuild_rules.testing.attributes import seconds
 from modelbuild_rules.testing.on_device import OnDevice

@@ -210,7 +210,7 @@ struct LoadOptions {
   bool verify = true;                              // check the SHA-256 in files' manifests
   bool profile = false;                            // record the time of each instruction: see Program::take_profile
   // Public keys on the curve P-256 (PEM). If there are any, the program and its data are loaded only if one of these
-  // signed them: FILE.sig beside each file, or FOLDER.sig beside the folder of a bundle. See docs/reference/runtime.md.
+  // signed them: FILE.sig next to each file, or FOLDER.sig next to a bundle: see docs/reference/program-files.md.
   std::vector<std::filesystem::path> keys;
 };
 

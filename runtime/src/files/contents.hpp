@@ -1,5 +1,5 @@
 // Reads the facts in a manifest: names of inputs and outputs, the device, versions and parts.
-// Format: docs/reference/runtime.md.
+// Format: docs/reference/program-files.md.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Reads the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked.
-// Format: docs/reference/runtime.md.
+// Format: docs/reference/program-files.md.
 #pragma once
 
 #include <string_view>

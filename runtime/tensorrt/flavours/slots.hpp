@@ -1,5 +1,5 @@
 // The virtual tables of TensorRT, from the order of methods in its public headers. TensorRT appends methods within a
-// major version, so a slot holds for all versions of a row. docs/reference/runtime.md describes how to add a version.
+// major version, so a slot holds for all versions of a row. docs/reference/gpu-runtime.md explains new versions.
 #pragma once
 
 #include <array>

@@ -32,7 +32,7 @@ except OSError as error:
 """
 
 
-def test_sockets_without_a_path_are_kept_apart_by_older_kernels_too(tmp_path: Path) -> None:
+def test_older_kernels_isolate_sockets_without_a_path(tmp_path: Path) -> None:
     if why := namespaces.refusal(str(tmp_path)):
         pytest.skip(f"not run: no namespaces here, {why}")
     name = f"modelbuild-test-{tmp_path}"

@@ -42,9 +42,7 @@ def test_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("first", ["", "current", "program"])
-def test_what_python_imports_from_for_its_program_is_no_search_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
-) -> None:
+def test_the_programs_folder_is_no_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "bin/modelbuild")])
     entry = {"": "", "current": str(tmp_path), "program": str(tmp_path / "bin")}[first]

@@ -47,7 +47,7 @@ def test_all_holds_where_the_kernel_has_it_all(monkeypatch: pytest.MonkeyPatch) 
         ),
     ],
 )
-def test_what_does_not_hold_is_said(
+def test_missing_guarantees_are_reported(
     monkeypatch: pytest.MonkeyPatch, kernel: dict[str, object], lost: list[str]
 ) -> None:
     found = lines(monkeypatch, **kernel)  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def test_a_single_file_can_be_listed(folders: tuple[Path, Path, Path]) -> None:
     assert restricted("os.listdir(read.parent)", other / "file", write) == "PermissionError"
 
 
-def test_what_is_held_open_is_opened_once(folders: tuple[Path, Path, Path]) -> None:
+def test_held_folders_are_opened_once(folders: tuple[Path, Path, Path]) -> None:
     read, write, other = folders
     script = (
         "import os, sys\nfrom modelbuild.execution.isolation import landlock\nopened = []\n"

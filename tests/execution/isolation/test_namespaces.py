@@ -65,7 +65,7 @@ def seen(base: Path, expression: str) -> str:
         ("os.path.exists('/usr/bin/env'), os.getuid()", f"(True, {os.getuid()})"),
     ],
 )
-def test_what_is_in_a_hidden_view(base: Path, expression: str, printed: str) -> None:
+def test_contents_of_a_hidden_view(base: Path, expression: str, printed: str) -> None:
     assert seen(base, expression) == printed
 
 

@@ -55,7 +55,7 @@ def test_a_file_outside_the_workspace_is_refused(workspace: Any, tmp_path: Path)
     assert workspace.value("native") == ["", ""]
 
 
-def test_what_the_action_and_the_machine_name_to_fetch_from_is_read(workspace: Any, tmp_path: Path) -> None:
+def test_places_to_fetch_from_are_readable(workspace: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
     names = ("mirror", "bundle.pem", "wheels/a.whl", "web/files/b.whl", "home/.netrc", "home/.config/pip/pip.conf")
     files = {name: tmp_path / name for name in names}

@@ -104,7 +104,7 @@ def test_nothing_that_an_action_started_outlives_it(workspace: Any) -> None:
     assert verified.code == 0, verified.out
 
 
-def test_what_another_action_started_goes_on(workspace: Any) -> None:
+def test_processes_of_another_action_go_on(workspace: Any) -> None:
     """The end of one action ends no process of a concurrent one."""
     workspace.step(
         "starts",

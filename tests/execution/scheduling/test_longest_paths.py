@@ -25,7 +25,7 @@ def test_it_is_the_longest_way_to_the_end_and_what_is_not_needed_does_not_count(
     }
 
 
-def test_what_an_expansion_adds_lengthens_the_ways_of_older_actions() -> None:
+def test_actions_of_an_expansion_lengthen_paths_of_older_actions() -> None:
     dag = nx.DiGraph([("plan1", "x"), ("x", "last1"), ("base1", "other1")])
     dag = nx.relabel_nodes(dag, {"plan1": "p1", "last1": "l1", "base1": "b1", "other1": "o1"})
     paths = LongestPaths(dag, number)

@@ -28,13 +28,11 @@ from modelbuild.errors import BuildError
 from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew, Notice
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
-from modelbuild.execution.scheduling.action_runner import Running
-from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.longest_paths import Estimates
-from modelbuild.execution.scheduling.resources import ResourcePool
-from modelbuild.execution.scheduling.scheduler import Report, Scheduler
+from modelbuild.execution.scheduling.report import Report
+from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
 
-STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
+STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split", "hang")
 
 
 def digest(data: bytes) -> Digest:
@@ -75,6 +73,7 @@ class Fake:
         self.lock = threading.Lock()
         self.both = threading.Barrier(2)
         self.awaited = threading.Event()
+        self.closed = threading.Event()
 
     def run(self, request: Request) -> Outcome:
         with self.lock:
@@ -86,6 +85,8 @@ class Fake:
             return Outcome(None, "no good", stderr=self.store.put_bytes(b"why\n"))
         if step == "slow":
             self.both.wait(timeout=30)
+        if step == "hang":
+            self.closed.wait(timeout=30)
         if step == "split":
             tree = Tree(tuple((f"p{i}/x", FileEntry(self.store.put_bytes(b))) for i, b in enumerate(texts[0].split())))
             return Outcome(ActionResult((("out", tree),)))
@@ -96,11 +97,12 @@ class Fake:
         return Outcome(ActionResult((("out", FileEntry(self.store.put_bytes(data))),)))
 
     def close(self) -> None:
-        pass
+        self.closed.set()
 
 
 class Recorder:
-    def __init__(self) -> None:
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self.on_event = on_event
         self.events: list[Event] = []
         self.ready = 0
         self.awaited = threading.Event()  # set after as many lookups in the cache
@@ -109,6 +111,7 @@ class Recorder:
         self.events.append(event)
         if sum(isinstance(each, CacheUsed) and each.kind == "lookup" for each in self.events) >= self.ready:
             self.awaited.set()
+        self.on_event(event)
 
     def close(self) -> None:
         pass
@@ -148,19 +151,21 @@ class MemoryWorkspace:
         jobs: int = 2,
         estimates: Estimates = lambda names: {},
         ready: int = 0,
+        on_event: Callable[[Event], None] = lambda event: None,
     ) -> tuple[Report, Fake, Recorder, Scheduler]:
         """`ready`: the number of actions that must be ready before the first may end."""
-        graph, recorder = ActionGraph(), Recorder()
+        graph, recorder = ActionGraph(), Recorder(on_event)
         fake = Fake(self.store, self.files)
         recorder.awaited, recorder.ready = fake.awaited, ready
         wanted = list(declare(Expander(graph, "//m:x", "pack")))
-        scheduler = Scheduler(
+        self.scheduler = scheduler = Scheduler(
             graph,
             self.store,
-            Running(fake, ResourcePool(Resources(cpu=jobs, memory=1 << 40)), recorder, jobs, keep_going),
             Keys.of(self.root, {"pack": self.pack}, self.store.read_bytes, NoFiles()),
-            Values(self.source),
-            estimates=estimates,
+            self.source,
+            fake,
+            recorder,
+            Policy(jobs, keep_going, estimates=estimates),
         )
         return scheduler.build(wanted), fake, recorder, scheduler
 
@@ -472,6 +477,23 @@ def test_an_expansion_that_fails_says_why(workspace: MemoryWorkspace, error: Exc
     ]
 
 
+def test_ctrl_c_ends_the_running_actions_and_what_is_built_stays_known(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
+
+    def declare(on: Expander) -> list[Artifact]:
+        return [act(on, "a", "copy", SourceArtifact("f")), act(on, "b", "hang", SourceArtifact("f"))]
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, ActionFinished):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        workspace.build(declare, on_event=interrupt)
+    assert workspace.scheduler.culprit([DerivedArtifact("//m:x#a", "out")]) is None
+    assert workspace.scheduler.culprit([DerivedArtifact("//m:x#b", "out")]) == ""
+    assert workspace.scheduler.keeping(lambda: 1) == 1
+
+
 @pytest.mark.parametrize("change", ["params", "input", "name", "outputs", "step", "env", "cpu", "gpu"])
 def test_everything_that_decides_the_output_is_in_the_key(workspace: MemoryWorkspace, change: str) -> None:
     def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
@@ -498,7 +520,7 @@ def test_everything_that_decides_the_output_is_in_the_key(workspace: MemoryWorks
     assert len(workspace.build(declare(True))[1].ran) == 1
 
 
-def test_what_does_not_decide_the_output_is_not_in_the_key(workspace: MemoryWorkspace) -> None:
+def test_facts_that_decide_no_output_are_not_in_the_key(workspace: MemoryWorkspace) -> None:
     def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
         def inner(on: Expander) -> list[Artifact]:
             made = on.action(

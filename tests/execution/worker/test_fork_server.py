@@ -131,7 +131,7 @@ def test_an_action_cannot_signal_other_processes(bench: Any) -> None:
     assert bench.run("tiny").problem.endswith("PermissionError: [Errno 1] Operation not permitted")
 
 
-def test_what_a_step_leaves_running_ends_with_it(bench: Any) -> None:
+def test_processes_of_a_step_end_with_it(bench: Any) -> None:
     bench.step(
         "tiny",
         """

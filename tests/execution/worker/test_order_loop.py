@@ -104,7 +104,7 @@ def test_two_steps_at_once(bench: Any) -> None:
     assert sorted(step for step, result in found if result is not None) == ["other"] * 6 + ["tiny"] * 6
 
 
-def test_what_a_step_prints_is_kept_of_each_action(bench: Any) -> None:
+def test_output_is_kept_for_each_action(bench: Any) -> None:
     bench.step("tiny", "import sys\ndef run(step):\n    print('out')\n    print('err', file=sys.stderr)\n")
     for number in range(3):
         outcome = bench.run("tiny", params={"n": number}, outputs=())

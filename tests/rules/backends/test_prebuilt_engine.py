@@ -19,7 +19,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine.plan_header import PlanHead
 BUILT_ON_9_0 = bytes.fromhex("1280010010800100078001000900000007800100000000000780010060361e00")
 PARAMS: Mapping[str, Any] = {
     "version": "8.6.0",
-    "compute_capability": ["9.0"],
+    "compute_capabilities": ["9.0"],
     "arch": "x86_64",
     "inputs": [{"name": "x", "binding": "i", "shape": ["n", 4], "dtype": "float32"}],
     "outputs": [{"name": "y", "binding": None, "shape": ["n"], "dtype": "int64"}],
@@ -27,7 +27,7 @@ PARAMS: Mapping[str, Any] = {
     "version_compatible": True,
     "host_code": False,
     "gpu": 1,
-    "places": {"plan": "BUILD.toml:2:1", "version": "BUILD.toml:3:1", "compute_capability": "BUILD.toml:4:1"},
+    "places": {"plan": "BUILD.toml:2:1", "version": "BUILD.toml:3:1", "compute_capabilities": "BUILD.toml:4:1"},
 }
 
 
@@ -97,7 +97,7 @@ NO_ENGINE = "BUILD.toml:2:1: body.plan is not an engine of TensorRT; expected a 
         ),
         (
             plan(),
-            {"compute_capability": ["8.6", "8.9"]},
+            {"compute_capabilities": ["8.6", "8.9"]},
             "BUILD.toml:4:1: body.plan was built on a GPU of compute capability 9.0; the target declares 8.6, 8.9",
         ),
         (

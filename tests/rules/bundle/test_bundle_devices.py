@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 from modelbuild.actions import Action, DerivedArtifact
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
-from modelbuild.workspace.workspace import load_workspace
+from modelbuild.rule_runner import RuleRunner
 
 # A rule whose programs are always for one device, like a rule for programs from elsewhere.
 PREBUILT = """
@@ -25,12 +21,12 @@ class PrebuiltAttrs(Attrs):
     pte: Source
     arch: str = ""
     outside: bool = False
-    compute_capability: tuple[str, ...] = ()
+    compute_capabilities: tuple[str, ...] = ()
 
 @rule(attrs=PrebuiltAttrs)
 def prebuilt(ctx):
     attrs, file = ctx.attrs, ctx.file(ctx.attrs.pte)
-    device = DeviceTarget(attrs.arch, "linux", attrs.compute_capability) if attrs.arch else None
+    device = DeviceTarget(attrs.arch, "linux", attrs.compute_capabilities) if attrs.arch else None
     return (Program(file, file if attrs.outside else None, file, file, {}, device),)
 """
 
@@ -38,13 +34,13 @@ BUILD = """
 [[runtime_bundle]]
 name = "bundle"
 program = "//nets/net"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 {bundle}
 
 [[device_target]]
 name = "x86"
 arch = "x86_64"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 
 [[device_target]]
 name = "arm"
@@ -65,15 +61,7 @@ def analyzed(root: Path, program: str, bundle: str = "", build: str = BUILD) -> 
         "nets/net/net.py": "",
         "runtime.tar": "",
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    workspace = load_workspace(root)
-    rules = load_rules(root, workspace.config.rules)
-    analyzer = Analyzer(Loader(workspace, rules.by_name), rules)
-    analyzer.analyze(Label("", "bundle"))
-    (action,) = (n for n in analyzer.graph.nodes.values() if isinstance(n, Action) and n.mnemonic == "bundle")
-    return action
+    return RuleRunner(root, files).target("//:bundle").actions["bundle"]
 
 
 def prebuilt(more: str = "") -> str:
@@ -90,7 +78,7 @@ def prebuilt(more: str = "") -> str:
             "capability 8.6, the bundle's device",
         ),
         (
-            'arch = "x86_64"\ncompute_capability = ["8.9"]',
+            'arch = "x86_64"\ncompute_capabilities = ["8.9"]',
             'device = ":x86"',
             "BUILD.toml:6:1: '//nets/net' is compiled for linux on x86_64 with compute capability 8.9; expected linux "
             "on x86_64 with compute capability 8.6, the bundle's device",
@@ -129,12 +117,11 @@ def test_several_programs_are_bundled_by_their_names(tmp_path: Path) -> None:
 COMPARED = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[torch_model]]
 name = "model"
 entry = "net.py:make"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 
 [[pte_program]]
@@ -211,14 +198,14 @@ def test_programs_that_cannot_be_in_one_bundle(tmp_path: Path, net: str, other: 
     ("program", "bundle", "arch", "capabilities"),
     [
         ('arch = "x86_64"', "", "x86_64", []),
-        ('arch = "x86_64"\ncompute_capability = ["8.6"]', 'device = ":x86"', "x86_64", ["8.6"]),
+        ('arch = "x86_64"\ncompute_capabilities = ["8.6"]', 'device = ":x86"', "x86_64", ["8.6"]),
         ("", 'device = ":x86"', "x86_64", ["8.6"]),
         ('arch = "aarch64"', "", "aarch64", []),
         ("", 'device = ":arm"', "aarch64", []),
         ("", "", None, None),
     ],
 )
-def test_what_a_bundle_is_checked_for(
+def test_checks_of_a_bundle(
     tmp_path: Path, program: str, bundle: str, arch: str | None, capabilities: list[str] | None
 ) -> None:
     params = analyzed(tmp_path, prebuilt(program), bundle).params
@@ -239,7 +226,11 @@ def test_without_an_archive_a_bundle_needs_the_package_for_its_architecture(
 ) -> None:
     here = platform.machine()
     names = {"here": here, "other": next(each for each in ("x86_64", "aarch64") if each != here)}
-    action = analyzed(tmp_path, prebuilt(program.format(**names)), build=BUILD.replace('runtime = "runtime.tar"\n', ""))
+    action = analyzed(
+        tmp_path,
+        prebuilt(program.format(**names)),
+        build=BUILD.replace('runtime = {{ archive = "runtime.tar" }}\n', ""),
+    )
     assert distribution.format(**names).replace("_", "-") in action.tools
     assert action.params["installed"] == module.format(**names)
     assert "runtime" not in {each.name for each in action.inputs}

@@ -80,7 +80,7 @@ def calls(backends: tuple[str, ...] = (), operators: tuple[str, ...] = (), **lib
         (("OwnBackend",), ("aten::add.out",), {"core", "kernels", "own", "own_10", "own_11", "cudart"}),
     ],
 )
-def test_what_the_program_needs_is_laid_out(
+def test_requirements_of_the_program_are_laid_out(
     tmp_path: Path, backends: tuple[str, ...], operators: tuple[str, ...], libraries: set[str]
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -150,7 +150,7 @@ def test_an_installed_package_without_a_runtime_is_an_error_with_the_targets_pla
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", None])
-def test_what_is_no_runtime_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
+def test_invalid_runtimes_are_reported(tmp_path: Path, content: bytes | None) -> None:
     archive = packed(tmp_path, {**RUNTIME, "version": 1})
     if content is not None:
         archive.write_bytes(content)
@@ -204,7 +204,7 @@ def test_a_file_for_another_machine_is_named(
         lay_out(archive, calls(operators=("aten::add.out",)), tmp_path / "out", arch)
 
 
-def test_what_needs_no_foreign_file_is_laid_out(tmp_path: Path) -> None:
+def test_programs_without_foreign_files_are_laid_out(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     archive = packed(tmp_path, core=elf(X86), cuda=elf(ARM))
     assert lay_out(archive, calls(operators=("aten::add.out",)), tmp_path / "out", "x86_64").arch == "x86_64"

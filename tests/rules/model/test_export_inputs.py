@@ -122,7 +122,7 @@ class TestDependentSizes:
         a, b, m = torch.randn(5), torch.randn(3), torch.randn(8)
         assert torch.equal(found.program().module()(a, b, m), torch.cat([a, b]) + m)
 
-    def test_what_torch_export_finds(self, export: Callable[..., Any]) -> None:
+    def test_errors_of_torch_export(self, export: Callable[..., Any]) -> None:
         auto = {**bounds(2, 8, 4), "auto": True}
         found = export(self.EVEN, [made("x", "n")], dynamic={"n": auto})
         assert found.json("signature")["inputs"][0]["shape"] == ["n"]

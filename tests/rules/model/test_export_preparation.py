@@ -72,7 +72,7 @@ def test_it_may_return_another_module(export: Callable[..., Any]) -> None:
         ("m/net.py:missing", "m/net.py has no 'missing'"),
     ],
 )
-def test_what_does_not_prepare(refusal: Callable[..., str], prepare: str | None, message: str) -> None:
+def test_invalid_preparations(refusal: Callable[..., str], prepare: str | None, message: str) -> None:
     assert message in refusal(LAZY, call=CALL, prepare=prepare)
 
 

@@ -268,7 +268,7 @@ class TestWeights:
         )
 
     @pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
-    def test_what_is_no_weights_file(self, refusal: Callable[..., str], tmp_path: Path, name: str) -> None:
+    def test_invalid_weights_files(self, refusal: Callable[..., str], tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(b"<html>not found</html>")
         text = refusal(LINEAR, files={"weights.": (tmp_path / name,)})
         assert text.startswith(f"{name}: cannot be read as weights only: ")
@@ -330,7 +330,7 @@ class TestEntry:
             ({"entry": "m/net.py:torch"}, "m/net.py:torch is a module; expected a class or a function"),
         ],
     )
-    def test_what_cannot_be_called_so(self, refusal: Callable[..., str], change: dict[str, Any], message: str) -> None:
+    def test_calls_that_do_not_fit(self, refusal: Callable[..., str], change: dict[str, Any], message: str) -> None:
         assert refusal(LINEAR, **change) == message
 
     def test_a_function_and_its_arguments(self, export: Callable[..., Any]) -> None:
@@ -415,8 +415,8 @@ class TestRefused:
                 return copy(x)
         """
         assert refusal(source) == (
-            "m/net.py:13: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators, or"
-            " those of a kernel_library that the model's attribute 'kernels' names"
+            "m/net.py:13: the operator ours_export.copy.default is not PyTorch's; expected operators of PyTorch, or"
+            " of a kernel_library that the model's attribute 'kernels' names"
         )
 
     def test_results_that_are_no_tensors(self, refusal: Callable[..., str]) -> None:

@@ -9,50 +9,39 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Action, DerivedArtifact, SourceArtifact
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Files
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
-from modelbuild.workspace.workspace import load_workspace
+from modelbuild.rule_runner import AnalysedTarget, RuleRunner
 from modelbuild_rules.providers import BackendStack, DeviceTarget, EagerMethod, ExportedMethod, Model, ModelMethod
 
 FILES = ("net.py", "util.py", "other.py", "w.safetensors", "w.pt", "table.json", "a.npy", "b.png")
 LABELLED = '[[filegroup]]\nname = "weights"\nsrcs = ["w.pt"]\n'
 BASE = {
     "entry": '"net.py:Net"',
-    "srcs": '["net.py", "util.py"]',
+    "srcs": '["util.py"]',
     "inputs": '[{ name = "x", shape = ["n", 3], dtype = "float32", range = [0, 255] }]',
     "dynamic": "{ n = { min = 1, max = 8 } }",
 }
 
 
 @pytest.fixture
-def analyzer(tmp_path: Path) -> Any:
-    """Analyse a BUILD.toml of package `pkg`, which has FILES."""
-    (tmp_path / "pkg").mkdir()
-    for name in FILES:
-        (tmp_path / "pkg" / name).touch()
-    (tmp_path / "MODELBUILD.toml").write_text("")
-    rules = load_rules(tmp_path, ())
+def target(tmp_path: Path) -> Any:
+    """Return a target of a BUILD.toml of package `pkg`, which has FILES."""
 
-    def make(build: str) -> Analyzer:
-        (tmp_path / "pkg" / "BUILD.toml").write_text(build)
-        return Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+    def make(build: str, name: str) -> AnalysedTarget:
+        files = {f"pkg/{file}": "" for file in FILES}
+        return RuleRunner(tmp_path, {**files, "pkg/BUILD.toml": build}).target(f"//pkg:{name}")
 
     return make
 
 
 @pytest.fixture
-def export(analyzer: Any) -> Any:
+def export(target: Any) -> Any:
     """Return the action of a torch_model with the attributes of BASE and others."""
 
     def make(**changed: str) -> Action:
         attributes = BASE | changed
         build = LABELLED + '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in attributes.items())
-        analysis = analyzer(build)
-        analysis.analyze(Label("pkg", "net"))
-        (action,) = (node for node in analysis.graph.nodes.values() if node.owner == "//pkg:net")
+        (action,) = target(build, "net").actions.values()
         return action
 
     return make
@@ -90,11 +79,11 @@ def test_the_action(export: Any) -> None:
     assert action.unkeyed == {}
 
 
-def test_what_it_provides(analyzer: Any) -> None:
+def test_providers_of_the_rule(target: Any) -> None:
     build = '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in BASE.items())
-    analysis = analyzer(build)
-    model, files, *_ = analysis.analyze(Label("pkg", "net")).providers
-    (action,) = analysis.graph.nodes.values()
+    net = target(build, "net")
+    model, files, *_ = net.providers
+    (action,) = net.actions.values()
     names = {field.name for field in dataclasses.fields(ExportedMethod)} - {"inputs", "kernels", "quantizers"}
     outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in names}
     sources = {"srcs": (SourceArtifact("pkg/net.py"), SourceArtifact("pkg/util.py")), "data": ()}
@@ -109,7 +98,7 @@ def test_what_it_provides(analyzer: Any) -> None:
     [
         ({"entry": '"net.py:Other"'}, "params"),
         ({"entry": '"util.py:Net"'}, "params"),
-        ({"srcs": '["net.py", "util.py", "other.py"]'}, "inputs"),
+        ({"srcs": '["util.py", "other.py"]'}, "inputs"),
         ({"seed": "1"}, "params"),
         ({"kwargs": "{ width = 3 }"}, "params"),
         ({"kwargs": '{ act = ["relu", 2, true] }'}, "params"),
@@ -176,17 +165,16 @@ PROGRAM = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack", per_op_mode = true }, { type = "portable" }]
+backends = [{ type = "xnnpack", per_op_mode = true }, "portable"]
 
 [[device_target]]
 name = "orin"
 arch = "aarch64"
-compute_capability = ["8.7"]
+compute_capabilities = ["8.7"]
 memory = "8GiB"
 min_glibc = "2.31"
 
@@ -198,35 +186,31 @@ stack = ":stack"
 
 
 class TestProgram:
-    def test_a_device_is_in_no_key_of_a_stack_that_does_not_ask_for_it(self, analyzer: Any) -> None:
+    def test_a_device_is_in_no_key_of_a_stack_that_does_not_ask_for_it(self, target: Any) -> None:
         def partition(build: str) -> dict[str, Any]:
-            analysis = analyzer(build)
-            analysis.analyze(Label("pkg", "program"))
-            return decided(next(n for n in analysis.graph.nodes.values() if n.id.endswith("#partition")))
+            return decided(target(build, "program").actions["partition"])
 
         without = partition(PROGRAM)
         assert without == partition(PROGRAM + 'device = ":orin"\n')
         assert "examples" not in [name for name, _, _ in without["inputs"]]
         assert without["params"]["backends"][0]["attributes"]["per_op_mode"] is True
 
-    def test_outputs(self, analyzer: Any) -> None:
+    def test_outputs(self, target: Any) -> None:
         def outputs(build: str) -> list[str]:
-            _, files, *_ = analyzer(build).analyze(Label("pkg", "program")).providers
+            _, files, *_ = target(build, "program").providers
             return [artifact.output for artifact in files.files]
 
         assert outputs(PROGRAM) == ["pte", "delegation", "signature", "verified"]
         assert outputs(PROGRAM + "verify = false\n") == ["pte", "delegation", "signature"]
         assert outputs(PROGRAM + "external_weights = true\n") == ["pte", "ptd", "delegation", "signature", "verified"]
 
-    def test_a_device_and_its_units(self, analyzer: Any) -> None:
-        assert analyzer(PROGRAM).analyze(Label("pkg", "orin")).providers == (
-            DeviceTarget("aarch64", "linux", ("8.7",), 0, 8 << 30, "2.31"),
-        )
+    def test_a_device_and_its_units(self, target: Any) -> None:
+        assert target(PROGRAM, "orin").providers == (DeviceTarget("aarch64", "linux", ("8.7",), 0, 8 << 30, "2.31"),)
 
-    def test_a_set_of_a_backend_has_one_order(self, analyzer: Any) -> None:
+    def test_a_set_of_a_backend_has_one_order(self, target: Any) -> None:
         def stack(precisions: str) -> Any:
             build = f'[[backend_stack]]\nname = "s"\nbackends = [{{ type = "xnnpack", precisions = {precisions} }}]\n'
-            (provider,) = analyzer(build).analyze(Label("pkg", "s")).providers
+            (provider,) = target(build, "s").providers
             assert isinstance(provider, BackendStack)
             return provider
 

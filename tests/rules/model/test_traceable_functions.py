@@ -18,9 +18,9 @@ import torch
 import torchvision.models.detection  # imports each module with a replaced function
 from torch import Tensor
 
-from modelbuild_rules.kernels.steps import detection_operators
 from modelbuild_rules.model.steps.traceable import replacements
 from modelbuild_rules.model.steps.traceable.replacements import REPLACEMENTS, Replacement, digest, function_of, replaced
+from modelbuild_rules.operators.steps import detection_operators
 
 NAMES = [each.name for each in REPLACEMENTS]
 

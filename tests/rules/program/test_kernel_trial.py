@@ -12,8 +12,8 @@ from executorch.exir import EdgeCompileConfig, to_edge
 from torch import Tensor, nn
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.delegation import computing
-from modelbuild_rules.program.steps.lowering.failure import library_failures
+from modelbuild_rules.backend_api.steps.failure import library_failures
+from modelbuild_rules.backend_api.steps.nodes import computing
 from modelbuild_rules.program.steps.lowering.portable import unlisted_types
 from modelbuild_rules.program.steps.lowering.trial import runs
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.compiled import Compiled
 from modelbuild_rules.program.steps.linking import flatbuffer, segments
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link
 from modelbuild_rules.program.steps.linking.manifest import KEY
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments
-from modelbuild_rules.program.steps.partitions.compiled import Compiled
 
 Entry = tuple[str, bytes, int, bool, Mapping[str, Any] | None]
 

@@ -22,9 +22,8 @@ from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
-from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
-from modelbuild_rules.program.steps.lowering.rewrites.conditions import keep_results
-from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.pipeline import rewrite_delegated
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero, has_nonzero
 from modelbuild_runtime.files.manifest import read_manifest
 from tests.rules.program.conftest import XNNPACK
 
@@ -53,16 +52,15 @@ def _rewritten() -> Iterator[None]:
 
 def _by_executorch(folder: Path, manifest: bytes, external: bool, beside: str | None = None) -> Any:
     """`beside` is the key of the manifest in the .ptd."""
-    program = correct_nonzero(load_program(folder / "program", folder / "weights"))
-    program = PARTITIONING.prepare(program)
+    program = load_program(folder / "program", folder / "weights")
+    program = PARTITIONING.prepare(correct_nonzero(program) if has_nonzero(program) else program)
     if external:
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 node.meta["custom"] = {"delegate_constant_tag": "weights"}
     with _rewritten():
         edge = to_edge_transform_and_lower(program, partitioner=[PARTITIONING.partitioner(XNNPACK, {})])
-    initialize_buffers(edge.exported_program())
-    keep_results(edge.exported_program().graph_module)
+    rewrite_delegated(edge.exported_program())
     edge._named_data_store.add_named_data(KEY, manifest)
     if beside is not None:
         edge._named_data_store.add_named_data(beside, PTD_MANIFEST, external_tag="weights")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from modelbuild.step import Step
-from modelbuild_rules.program.shared_state import conflict
+from modelbuild_rules.program.partitioned_program import conflict
 from modelbuild_rules.program.steps import emit
 from modelbuild_rules.program.steps.linking import flatbuffer
 from modelbuild_rules.program.steps.linking.link import read_file

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.notes import notes
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 
 class Cells(nn.Module):
@@ -46,21 +46,12 @@ def test_loops_on_the_cpu_are_noted_in_programs_for_a_gpu() -> None:
     class Gpu(Partitioning):
         on_gpu = True
 
-    (lstm,) = [name for name in recurrent_operators.NAMES if "lstm" in name]
+    (lstm,) = [name for name in lowered_operators.LOOPS if "lstm" in name]
     facts = [Fact(f"loop_{number}", lstm, None, origin) for number, origin in enumerate(["lstm", "lstm", "lstm_1"])]
     facts += [Fact("taken", lstm, None, "lstm_2", tag=(0, "t")), Fact("add", "aten.add.Tensor", None, "add")]
     program = torch.export.export(nn.ReLU(), (torch.ones(1),))
-    why = "because no backend on the GPU has loops"
     assert notes(program, facts, [Gpu()]) == [
-        f"3 loops of 2 recurrent nets run on the CPU (the first is node loop_0 from lstm), {why}; their inputs and"
-        " results are copied between GPU and CPU"
+        "loops of recurrent nets run on the CPU (the first is node loop_0 from lstm), because no backend on the GPU has"
+        " loops; their inputs and results are copied between GPU and CPU"
     ]
-    assert notes(program, facts[:2], [Gpu()]) == [
-        f"2 loops of a recurrent net run on the CPU (node loop_0 from lstm), {why}; its inputs and results are copied"
-        " between GPU and CPU"
-    ]
-    assert notes(program, facts[2:], [Gpu()]) == [
-        f"the loop of a recurrent net runs on the CPU (node loop_2 from lstm_1), {why}; its inputs and results are"
-        " copied between GPU and CPU"
-    ]
-    assert notes(program, facts, [Partitioning()]) == []
+    assert notes(program, facts, [Partitioning()]) == notes(program, facts[3:], [Gpu()]) == []

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
 
 Files = Callable[[Path], dict[str, bytes]]
 
@@ -48,9 +48,10 @@ INPUT = torch.ones(2, 8)
 def test_it_shows_what_it_does(lower: Callable[..., Any], tmp_path: Path) -> None:
     parts: list[str] = []
     lower(export(Head(), INPUT), tmp_path / "made", show=parts.append)
-    number, total = map(int, parts[5].removeprefix("pass ").split(" of "))
+    number, total = map(int, parts[6].removeprefix("pass ").split(" of "))
     assert parts == [
-        *("reading the program", "lowering", "nodes for xnnpack", "partition 1 of 2", "partition 2 of 2"),
+        *("reading the program", "rewriting operators for the backends", "lowering"),
+        *("nodes for xnnpack", "partition 1 of 2", "partition 2 of 2"),
         *(f"pass {each} of {total}" for each in range(number, total + 1)),
         "planning memory",
     ]

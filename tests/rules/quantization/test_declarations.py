@@ -10,30 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.step import Step, StepError
-from modelbuild.workspace.workspace import load_workspace
 from modelbuild_rules.quantization.steps import generate
 
 MODEL = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }]
 [[dataset]]
 name = "data"
 files = { image = ["a.npy"] }
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack", precisions = ["fp32"] }, { type = "portable" }]
+backends = [{ type = "xnnpack", precisions = ["fp32"] }, "portable"]
 [[backend_stack]]
 name = "other"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 """
 RECIPE = '[[quantization_recipe]]\nname = "recipe"\nquantizers = [{ type = "xnnpack"'
 QUANTIZED = '[[quantized_model]]\nname = "int8"\nmodel = ":net"\nrecipe = ":recipe"\n'
@@ -46,13 +41,9 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
     """Return a function that analyses a target of a BUILD file that must be refused, and returns the reason."""
 
     def find(text: str, target: str) -> str:
-        (tmp_path / "MODELBUILD.toml").touch()
-        for name in ("net.py", "a.npy", "b.npy", "a.txt"):
-            (tmp_path / name).touch()
-        (tmp_path / "BUILD.toml").write_text(text)
-        rules = load_rules(tmp_path, ())
+        files = dict.fromkeys(("net.py", "a.npy", "b.npy", "a.txt"), "")
         with pytest.raises(LoadingError) as found:
-            Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules).analyze(Label("", target))
+            RuleRunner(tmp_path, {**files, "BUILD.toml": text}).target(f"//:{target}")
         assert "\n" not in str(found.value)
         return str(found.value)
 
@@ -72,8 +63,8 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
         ),
         ('generator = "net.py"', "3:1: attribute 'generator': expected 'file.py:name', got 'net.py'"),
         (
-            'generator = "nett.py:f"\nsrcs = ["net.py"]',
-            "3:1: attribute 'generator': 'nett.py' is not among the srcs; did you mean 'net.py'?",
+            'generator = "nett.py:f"',
+            "3:1: no file 'nett.py' in //; did you mean 'net.py'?",
         ),
     ],
 )
@@ -126,8 +117,8 @@ def test_float8_of_a_recipe_for_tensorrt(error: Callable[[str, str], str], attri
 @pytest.mark.parametrize("methods", [False, True])
 def test_a_device_without_float8(error: Callable[[str, str], str], methods: bool) -> None:
     model = 'model = { forward = ":int8" }' if methods else 'model = ":int8"'
-    stack = '[[backend_stack]]\nname = "rtx"\nbackends = [{ type = "tensorrt" }, { type = "portable" }]\n'
-    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capability = ["12.0", "8.6"]\n'
+    stack = '[[backend_stack]]\nname = "rtx"\nbackends = ["tensorrt", "portable"]\n'
+    device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capabilities = ["12.0", "8.6"]\n'
     program = f'[[pte_program]]\nname = "program"\nstack = ":rtx"\ndevice = ":old"\n{model}\n'
     text = f"{MODEL}{FLOAT8} }}]\n{QUANTIZED}{DATA}{stack}{device}{program}"
     line = text.count("\n")

@@ -244,7 +244,7 @@ def test_places_are_those_of_the_model(quantize: Callable[..., Any]) -> None:
         ),
         (
             table(modules=["last"], operators=["aten.conv2d.default"]),
-            "the recipe quantizes no operator of the model; expected one that takes some of its operators",
+            "the recipe quantizes no operator of the model; expected a recipe that takes some operators",
         ),
         (
             table(mode="dynamic", weights="int4", group_size=32),

@@ -30,7 +30,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 seed = 1
 
 [torch_model.methods.embed]
@@ -43,7 +42,6 @@ inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 name = "data_{count}"
 matrix = { count = [4, 9] }
 generator = "samples.py:samples"
-srcs = ["samples.py"]
 kwargs = { count = "{count}" }
 
 [[quantization_recipe]]
@@ -58,7 +56,7 @@ calibration = { embed = ":data_4", classify = ":data_4" }
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -119,7 +117,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c != QUICK else ()) for c in TABLE])
-def test_what_runs_again_after(built: Workspace, tmp_path: Path, case: str) -> None:
+def test_reruns_after_a_change(built: Workspace, tmp_path: Path, case: str) -> None:
     workspace = built.copy(tmp_path)
     TABLE[case].change(workspace)
     assert workspace.ran("//:program") == TABLE[case].ran

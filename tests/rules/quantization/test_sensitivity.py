@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.errors import BuildError
-from modelbuild.report.sensitivity import read_sensitivity
+from modelbuild_rules.quantization.report_command import quantize_report
 from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
 
@@ -44,13 +44,11 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [8, 32], dtype = "float32", range = [-1, 1] }]
 
 [[dataset]]
 name = "data"
 generator = "samples.py:samples"
-srcs = ["samples.py"]
 kwargs = { count = 3 }
 
 [[quantization_recipe]]
@@ -138,11 +136,12 @@ def test_a_target_without_a_report(reported: Workspace) -> None:
     ended = reported.run("quantize-report", "//:net")
     assert (ended.code, ended.err) == (
         2,
-        "error: //:net has no report about its layers; expected a quantized_model\n",
+        "error: no output group 'sensitivity' in //:net; groups: default\n",
     )
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "layers": 1}'])
 def test_a_malformed_report_is_one_line(content: bytes) -> None:
+    assert quantize_report.show is not None
     with pytest.raises(BuildError, match=r"^//:a: the report about its layers is malformed: .*; expected version 1$"):
-        read_sensitivity("//:a", [content])
+        list(quantize_report.show("//:a", {"sensitivity.json": content}, {"layers": 20, "method": "", "json": False}))

@@ -108,7 +108,7 @@ def test_the_time_of_the_first_run_that_a_device_states(
     assert returned(f'{{"first_ms": {stated}}}', name="latency").first() == found
 
 
-def test_what_was_measured_is_in_the_note() -> None:
+def test_measures_are_in_the_note() -> None:
     measures = {"latency_ms": 6.2134, "peak_memory": 10.0 * (1 << 20), "temperature_c": 61.0, "clock_mhz": 612.4}
     assert measured_text(measures) == ": 6.213 ms, 10.0 MiB, 61 C, 612 MHz"
     assert measured_text({"temperature_c": 61.0, "bytes": 7.0}) == ""

@@ -34,7 +34,7 @@ def test_an_emulator_runs_programs_of_another(here: Path) -> None:
     assert found == Machine("", "qemu-aarch64", command)
 
 
-def test_a_static_emulator_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_static_emulator_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", {"qemu-aarch64-static": "/bin/qemu-aarch64-static"}.get)
     assert machine_for("aarch64").emulator == "qemu-aarch64-static"
 

@@ -35,7 +35,7 @@ from modelbuild_rules.testing.steps.parity import gpus
         ),
     ],
 )
-def test_what_is_lacking(
+def test_missing_gpus(
     monkeypatch: pytest.MonkeyPatch, here: list[str], count: int, index: int, capabilities: list[str], lacking: str
 ) -> None:
     monkeypatch.setattr(gpus, "_query", lambda cudart: {"capabilities": here, "problem": "no driver"})

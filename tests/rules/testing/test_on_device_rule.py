@@ -9,23 +9,19 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
-from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """
 [[device_runner]]
 name = "near"
-kind = "ssh"
-host = "near.lab"
+connection = { type = "ssh", host = "near.lab" }
 
 [[device_target]]
 name = "other"
@@ -36,9 +32,9 @@ name = "test"
 program = ":program"
 model = ":model"
 device = ":device"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 on_device = true
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
 SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
 PC = {"arch": "x86_64", "model": "PC", "gpu": "NVIDIA L4, 8.9, 580.1"}
@@ -51,16 +47,9 @@ def actions(tmp_path: Path) -> Callable[..., dict[str, Action]]:
     """Return the actions of the test, by mnemonic."""
 
     def declared(more: str = "", device: str = 'runners = [":near"]', test: str = TEST) -> dict[str, Action]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
-        (tmp_path / "runtime.tar").touch()
         build = program_build('{ type = "portable" }', entry="net.py:Net", device=device)
-        (tmp_path / "BUILD.toml").write_text(build + test + more)
-        rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
-        analyzer.analyze(Label("", "test"))
-        nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == "//:test"}
+        runner = RuleRunner(tmp_path, {"BUILD.toml": build + test + more, "net.py": "", "runtime.tar": ""})
+        return {action.mnemonic: action for action in runner.target("//:test").actions.values()}
 
     return declared
 
@@ -118,10 +107,10 @@ def test_the_way_to_the_device_and_the_timeout_are_in_no_key(keys: Keyed) -> Non
 
 def test_the_runtime_and_the_measurement_are_in_the_keys(keys: Keyed) -> None:
     changed = {
-        "latency_runs = 9\n": {"cases"},  # and the test's, by the cases' content
-        'max_latency = { ":device" = "8 ms" }\n': {"test"},
-        'max_latency_p95 = { "//:device" = "8 ms" }\n': {"test"},
-        "max_bytes = 9\n": {"test"},
+        "latency = { runs = 9 }\n": {"cases"},  # and the test's, by the cases' content
+        'latency = { max = { ":device" = "8 ms" } }\n': {"test"},
+        'latency = { p95 = { "//:device" = "8 ms" } }\n': {"test"},
+        "limits = { bytes = 9 }\n": {"test"},
     }
     plain = keys()
     for more, names in changed.items():
@@ -132,20 +121,23 @@ def test_the_runtime_and_the_measurement_are_in_the_keys(keys: Keyed) -> None:
 
 
 WRONG = [
-    ('max_latency = { "//:devise" = "8 ms" }', "no limit for //:device; expected one for each device; did you mean"),
     (
-        'max_latency = { "//:device" = "8 m" }',
+        'latency = { max = { "//:devise" = "8 ms" } }',
+        "no limit for //:device; expected one for each device; did you mean",
+    ),
+    (
+        'latency = { max = { "//:device" = "8 m" } }',
         "'8 m' is not a latency; expected one such as '8 ms', '250 us' or '1.5 s'",
     ),
-    ('max_latency = { "//:device" = "0 ms" }', "'0 ms' is not a latency"),
-    ('max_latency = { "//:device" = 8 }', "'8.0' is not a latency"),
+    ('latency = { max = { "//:device" = "0 ms" } }', "'0 ms' is not a latency"),
+    ('latency = { max = { "//:device" = 8 } }', "'8.0' is not a latency"),
     (
-        "max_latency_ratio = 2",
-        "max_latency_ratio is for tests on this machine, and not with on_device; expected max_lat",
+        "latency = { ratio = 2 }",
+        "latency.ratio is for tests on this machine, and not with on_device; expected latency.max",
     ),
     ("gpus = 1", "gpus is for tests on this machine, and not with on_device; expected none: the device has its own"),
-    ("max_memory = 9", "max_memory is for tests on this machine"),
-    ('baseline = ":program"', "baseline is for tests on this machine"),
+    ("limits = { memory = 9 }", "limits.memory is for tests on this machine"),
+    ('latency = { baseline = ":program" }', "latency.baseline is for tests on this machine"),
 ]
 
 
@@ -158,8 +150,10 @@ def test_a_wrong_attribute_has_its_place(actions: Callable[..., dict[str, Action
 
 
 def test_latencies_need_on_device_and_on_device_needs_a_device(actions: Callable[..., dict[str, Action]]) -> None:
-    here = TEST.replace("on_device = true", 'max_latency = { "//:device" = "8 ms" }')
-    with pytest.raises(LoadingError, match="max_latency is measured on a device; expected 'on_device = true' as well"):
+    here = TEST.replace("on_device = true", 'latency = { max = { "//:device" = "8 ms" } }')
+    with pytest.raises(
+        LoadingError, match=r"latency\.max is measured on a device; expected 'on_device = true' as well"
+    ):
         actions(test=here)
     with pytest.raises(LoadingError, match="no device for //:test: expected the attribute 'device'"):
         actions(test=TEST.replace('device = ":device"\n', ""))

@@ -11,16 +11,13 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
-from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """
@@ -29,9 +26,9 @@ name = "program_test"
 program = ":program"
 model = ":model"
 device = ":device"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
-ARCHIVE = 'runtime = "runtime.tar"\n'
+ARCHIVE = 'runtime = { archive = "runtime.tar" }\n'
 SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
 
 Actions = Callable[..., dict[str, Action]]
@@ -48,14 +45,9 @@ def actions(tmp_path: Path) -> Actions:
     def declared(
         more: str = "", device: str = "", owner: str = "program_test", test: str = TEST, test_filter: str = ""
     ) -> dict[str, Action]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(build_file(more, device, test))
-        rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules, test_filter=test_filter)
-        analyzer.analyze(Label("", owner))
-        nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == f"//:{owner}"}
+        files = {"BUILD.toml": build_file(more, device, test), "net.py": ""}
+        runner = RuleRunner(tmp_path, files, test_filter=test_filter)
+        return {action.mnemonic: action for action in runner.target(f"//:{owner}").actions.values()}
 
     return declared
 
@@ -98,15 +90,16 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
 
 
 def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
-    library = '{{ file = "net.py", version = "{}", licence = "{}" }}'
-    given = ["", *(f"libraries = [{library.format(*each)}]" for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
-    assert len({keys(ARCHIVE + more)["test"] for more in given}) == len(given)
+    library = '{{ file = "net.py", version = "{}", license = "{}" }}'
+    given = ["", *(library.format(*each) for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
+    runtime = 'runtime = {{ archive = "runtime.tar", libraries = [{}] }}\n'
+    assert len({keys(runtime.format(each))["test"] for each in given}) == len(given)
 
 
 def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> None:
     data = '[[dataset]]\nname = "data"\nfiles = { x = ["net.py"], label = ["net.py"] }\n'
     other = data.replace('x = ["net.py"]', 'x = ["MODELBUILD.toml"]')
-    function = 'metric_srcs = ["net.py"]\n'
+    function = 'srcs = ["net.py"]\n'
     tables = [
         '{ output = "y", top = 1, min = 0.5 }',
         '{ output = "y", top = 2, min = 0.5 }',
@@ -126,8 +119,8 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
         '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "z", label_classes = "x" }',
         '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "y", label_classes = "label" }',
     ]
-    made = [keys(f'{function}dataset = ":data"\naccuracy = [{each}]\n{data}') for each in tables]
-    made += [keys(f'{function}dataset = ":data"\naccuracy = [{tables[0]}]\n{other}'), keys(function)]
+    made = [keys(f'{function}accuracy = {{ dataset = ":data", metrics = [{each}] }}\n{data}') for each in tables]
+    made += [keys(f'{function}accuracy = {{ dataset = ":data", metrics = [{tables[0]}] }}\n{other}'), keys(function)]
     assert len({each["test"] for each in made}) == len(made)
     assert len({each["bisect"] for each in made}) == 1
 
@@ -135,8 +128,12 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('accuracy = [{ output = "y", top = 1, min = 1 }]', "'accuracy' needs 'dataset'; expected both"),
-        ('dataset = ":data"', "'dataset' needs 'accuracy'; expected both"),
+        ('accuracy = { metrics = [{ output = "y", top = 1, min = 1 }] }', "lacks the attribute 'dataset'"),
+        ('accuracy = { dataset = ":data" }', "lacks the attribute 'metrics'"),
+        (
+            'accuracy = { dataset = ":data", metric = [] }',
+            "unknown attribute 'metric' of 'accuracy'; did you mean 'metrics'?",
+        ),
         ("{ min = 1.0 }", "expected one of 'top', 'measure' and 'entry'"),
         ('{ top = 1, measure = "cosine", output = "y", min = 1.0 }', "expected one of 'top', 'measure' and 'entry'"),
         ("{ top = 1, min = 1.0 }", "expected 'output' with 'top' or 'measure' only"),
@@ -158,12 +155,12 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
         ('{ top = 1, output = "y" }', "expected 'min', 'max' or 'max_loss'"),
         ('{ top = 1, output = "y", max_loss = 0.1 }', "expected 'max_loss' with 'label' or 'entry' only"),
         ('{ top = 1, output = "y", label = "z", min = 1.0 }', "':data' has no files of the label 'z'"),
-        ('{ entry = "net.py:f", min = 1.0 }', "'net.py' is not among the metric_srcs"),
+        ('{ entry = "nett.py:f", min = 1.0 }', "no file 'nett.py' in //; did you mean 'net.py'?"),
     ],
 )
 def test_accuracies_that_contradict_themselves(actions: Actions, text: str, problem: str) -> None:
     data = '\n[[dataset]]\nname = "data"\nfiles = { x = ["net.py"] }\n'
-    given = text if " = [" in text or text.startswith("dataset") else f'dataset = ":data"\naccuracy = [{text}]'
+    given = text if text.startswith("accuracy") else f'accuracy = {{ dataset = ":data", metrics = [{text}] }}'
     with pytest.raises(LoadingError) as error:
         actions(given + data)
     assert str(error.value).endswith(problem)
@@ -174,8 +171,8 @@ def test_how_many_gpus_the_test_takes_is_in_the_key(keys: Any) -> None:
 
 
 def test_the_gpu_that_the_device_names_is_in_the_key(keys: Any) -> None:
-    devices = ["", *(f'compute_capability = ["{each}"]' for each in ("8.6", "9.0"))]
-    devices += [f"{devices[1]}\ncuda_index = 1", 'compute_capability = ["8.6", "9.0"]']
+    devices = ["", *(f'compute_capabilities = ["{each}"]' for each in ("8.6", "9.0"))]
+    devices += [f"{devices[1]}\ngpu = 1", 'compute_capabilities = ["8.6", "9.0"]']
     assert len({keys(ARCHIVE, device)["test"] for device in devices}) == len(devices)
 
 
@@ -204,7 +201,7 @@ def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_inst
 
 def test_workers_are_asked_for_a_gpu_of_the_devices_lowest_capability(actions: Actions, tmp_path: Path) -> None:
     (tmp_path / "runtime.tar").touch()
-    device = 'compute_capability = ["12.0", "8.9"]'
+    device = 'compute_capabilities = ["12.0", "8.9"]'
     takes = actions(f"{ARCHIVE}gpus = 1", device)["test"].resources
     assert (takes.gpu, takes.compute_capability) == (1, "8.9")
     takes = actions(ARCHIVE, device)["test"].resources
@@ -224,7 +221,7 @@ device = ":other"
 name = "without_device"
 program = ":for_other"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
 
 
@@ -239,9 +236,7 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
     ],
 )
-def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
-    actions: Actions, more: str, line: str
-) -> None:
+def test_conflicts_are_errors_with_the_command_that_helps(actions: Actions, more: str, line: str) -> None:
     with pytest.raises(LoadingError) as raised:
         actions(more)
     assert raised.value.message.startswith(line)
@@ -255,7 +250,7 @@ SIZED = """
 name = "sized"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1, sizes = { batch = 2 } } }]
+cases = [{ name = "drawn", generator = { seed = 1, sizes = { batch = 2 } } }]
 """
 
 
@@ -272,7 +267,7 @@ CASES = """
 name = "program_test"
 program = ":program"
 model = ":model"
-inputs = [{inputs}]
+cases = [{inputs}]
 {more}
 """
 DRAWN = '{ name = "a", generator = { seed = 1 } }'
@@ -328,7 +323,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
         ),
     ],
 )
-def test_what_is_no_case_and_no_metric(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
+def test_invalid_cases_and_metrics(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
     (tmp_path / "x.npy").touch()
     with pytest.raises(LoadingError) as raised:
         actions(test=CASES.replace("{inputs}", inputs).replace("{more}", more))
@@ -346,16 +341,15 @@ def test_the_filter_of_cases_is_in_the_key_of_a_test_that_has_a_matching_case(ac
 
 
 def test_budgets_are_no_part_of_a_filtered_test(actions: Actions) -> None:
-    more = "max_bytes = 5\nbackends = { first = 'portable' }\n"
+    more = "limits = { bytes = 5 }\nexpect_backends = { first = 'portable' }\n"
     whole, part = (actions(more, test_filter=test_filter)["test"].params for test_filter in ("", "drawn"))
-    assert (whole["budgets"], part["budgets"], part["backends"]) == ({"max_bytes": 5}, {}, {})
+    assert (whole["budgets"], part["budgets"], part["backends"]) == ({"limits.bytes": 5}, {}, {})
 
 
 SEQUENCE = """
 [[torch_model]]
 name = "module"
 entry = "net.py:Net"
-srcs = ["net.py"]
 [torch_model.methods.write]
 inputs = [{ name = "x", shape = ["n"], dtype = "float32" }, { name = "row", shape = [1], dtype = "int64" }]
 dynamic = { n = { min = 1, max = 8 } }
@@ -366,7 +360,6 @@ outputs = ["out"]
 [[torch_model]]
 name = "reader"
 entry = "net.py:Reader"
-srcs = ["net.py"]
 inputs = [{ name = "z", shape = [2], dtype = "float32" }]
 outputs = ["out"]
 [[pte_program]]
@@ -378,7 +371,7 @@ name = "program_test"
 program = ":sequence"
 model = ":module"
 {more}
-inputs = [{ name = "a", steps = [{steps}] }]
+cases = [{ name = "a", steps = [{steps}] }]
 """
 WRITE = 'method = "write", generator = { seed = 1 }, count = { row = 0 }'
 READ = 'method = "read", feed = { z = { output = "y" } }'
@@ -480,7 +473,10 @@ def test_a_test_has_only_the_methods_that_it_calls(actions: Actions, keys: Any) 
             },
             "no case calls 'write'; expected none, or one of: read",
         ),
-        ({"more": "outputs = { bets = { abs = 1 } }"}, "the model has no output 'bets'; did you mean 'best'?"),
+        (
+            {"more": "tolerance = { outputs = { bets = { abs = 1 } } }"},
+            "the model has no output 'bets'; did you mean 'best'?",
+        ),
         (
             {"more": 'dataset = ":data"\naccuracy = [{ output = "y", top = 1, min = 1 }]'},
             "accuracy is that of one method; expected 'method', one of: write, read",

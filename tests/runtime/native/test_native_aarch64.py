@@ -13,7 +13,7 @@ import pytest
 
 import modelbuild_runtime
 from modelbuild.trust.signatures import SigningKey, sign, signature_path
-from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_rules.backend_api.steps.elf import machine
 from tests.runtime.native.aarch64 import EMULATOR, Runtime
 from tests.trust.keys import write_key
 

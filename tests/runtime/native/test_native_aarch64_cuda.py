@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
+from modelbuild_rules.backend_api.steps.elf import machine, needs
 from tests.rules.backends.cuda.fat_binaries import fat_binaries
 from tests.runtime.native.aarch64 import EMULATOR, Runtime
 from tests.workspace_builder import Workspace
@@ -42,18 +42,17 @@ MODEL = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 16], dtype = "float32" }]
 outputs = ["y"]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 """
 DEVICE = """
 [[device_target]]
 name = "{name}"
 arch = "aarch64"
-compute_capability = ["{capability}"]
+compute_capabilities = ["{capability}"]
 [[pte_program]]
 name = "{name}_program"
 model = ":model"
@@ -62,7 +61,7 @@ device = ":{name}"
 [[runtime_bundle]]
 name = "{name}_bundle"
 program = ":{name}_program"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 """
 # Of the driver's functions that a library calls. Kernels compute nothing.
 DRIVER = "int {name}(void) {{ return 0; }}\n"

@@ -97,7 +97,7 @@ def test_leaves_no_file_behind(fake_gpus: Any, cuda_programs: dict[str, Path], x
     assert list(scratch.iterdir()) == []
 
 
-def test_what_is_no_library(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
+def test_invalid_libraries(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
     done = fake_gpus("modelbuild-run", cuda_programs["broken"], f"--input=input0={x}")
     assert done.returncode == 1
     assert "a compiled library cannot be loaded" in done.stderr

@@ -54,7 +54,7 @@ def test_two_parts_are_one_graph(fake_gpus: Any, cuda_programs: dict[str, Path],
         ("cuda_programs", "sorting_device", "1", "ran", "it sorts with Thrust, which allocates memory"),
     ],
 )
-def test_what_cannot_be_a_graph_says_so(
+def test_operations_that_no_graph_contains_are_errors(
     fake_gpus: Any, request: pytest.FixtureRequest, delegate: str, name: str, on_device: str, first: str, second: str
 ) -> None:
     program = request.getfixturevalue(delegate)[name]

@@ -1,4 +1,4 @@
-"""The device contract of docs/reference/runtime.md: the TensorRT delegate on a fake TensorRT and a fake CUDA."""
+"""The device contract of docs/reference/gpu-runtime.md: the TensorRT delegate on a fake TensorRT and a fake CUDA."""
 
 from __future__ import annotations
 

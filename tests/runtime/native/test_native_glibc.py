@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild_rules.bundle.steps.runtime.elf import needs
+from modelbuild_rules.backend_api.steps.elf import needs
 from tests.runtime.native.aarch64 import Runtime
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from modelbuild_rules.kernels.steps import detection_operators
+from modelbuild_rules.operators.steps import detection_operators
 from tests.portable_program import build_program
 from tests.runtime.native.kernel_results import Run
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from modelbuild_rules.kernels.steps import builtin, detection_operators
+from modelbuild_rules.kernels.steps import builtin
+from modelbuild_rules.operators.steps import detection_operators
 from tests.portable_program import Built, build_program
 from tests.runtime.native.kernel_results import NAN, Inputs, Run, compare, numbers, run, uniform
 from tests.runtime.native.test_native_counting_kernels import OPERATORS as COUNTING

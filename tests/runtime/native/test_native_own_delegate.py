@@ -111,7 +111,7 @@ def test_a_backend_s_name_leads_to_no_file_outside_the_plug_in_folders(
 
 
 @pytest.mark.parametrize(("device", "staged"), [("cuda", 128), ("cpu", 0)])
-def test_what_a_run_moves_goes_by_the_delegate_s_device(
+def test_transfers_follow_the_delegates_device(
     modelbuild_run: Run, doubled_program: Path, own: Path, device: str, staged: int
 ) -> None:
     describe(own, {"libraries": ["libown_delegate.so"], "device": device})

@@ -20,13 +20,13 @@ MORE = """
 name = "test"
 program = ":program"
 model = ":model"
-runtime = "runtime.tar"
-inputs = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
+runtime = { archive = "runtime.tar" }
+cases = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
 
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 
 [[device_target]]
 name = "board"
@@ -114,7 +114,7 @@ def test_an_edit_of_the_kernel_compiles_it_again_and_lowers_nothing(made: Worksp
 
 @pytest.mark.timeout(1800)  # libc++ for another architecture is built first
 def test_the_library_is_for_the_device_of_the_program(made: Workspace) -> None:
-    from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
+    from modelbuild_rules.backend_api.steps.elf import machine, needs
 
     made.build("//:program", "--device", "//:board")
     library = made.root / "modelbuild-out/board/program/libmy_ops.so"

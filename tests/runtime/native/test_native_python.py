@@ -275,7 +275,7 @@ def test_a_process_without_torch_computes_the_same(native: Path, samples: dict[s
             np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_no_runtime(samples: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_runtimes(samples: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=rf"^{tmp_path}: no libmodelbuild_runtime\.so there; `make runtime` builds"):
         modelbuild_runtime.load(samples["two"].path, runtime=tmp_path)
     code = "import sys, modelbuild_runtime as m; m.load(sys.argv[1], runtime=sys.argv[2])"

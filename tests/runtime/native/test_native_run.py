@@ -253,7 +253,9 @@ def test_reads_no_more_of_an_array_than_the_input_takes(
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "device"])
-def test_what_is_no_file_is_no_array(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path, what: str) -> None:
+def test_other_things_than_files_are_no_arrays(
+    samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path, what: str
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     path = {"folder": tmp_path, "pipe": tmp_path / "pipe", "device": Path("/dev/zero")}[what]
     done = modelbuild_run(samples["counter"].path, f"--input=input0={path}")

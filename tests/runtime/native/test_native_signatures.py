@@ -107,7 +107,7 @@ def test_a_signed_program_and_a_signed_bundle_run(
                 np.testing.assert_array_equal(found, array)
 
 
-def test_python_runs_and_refuses_them_too(program: Path, public: Path, inputs: list[str], capsys: Any) -> None:
+def test_python_runs_and_refuses_them(program: Path, public: Path, inputs: list[str], capsys: Any) -> None:
     assert main([str(program), *inputs, f"--verify={public}"]) == 0
     loaded = modelbuild_runtime.load(program, verify=public)
     assert loaded.unmet_requirements() == []

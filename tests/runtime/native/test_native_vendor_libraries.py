@@ -24,7 +24,7 @@ BUILD = """
 [[device_target]]
 name = "fake"
 arch = "x86_64"
-compute_capability = ["1.1"]
+compute_capabilities = ["1.1"]
 
 [[ready_program]]
 name = "net"
@@ -34,15 +34,14 @@ device = ":fake"
 [[runtime_bundle]]
 name = "plain"
 program = ":net"
-runtime = "fakes.tar"
+runtime = { archive = "fakes.tar" }
 
 [[runtime_bundle]]
 name = "whole"
 program = ":net"
-runtime = "fakes.tar"
-libraries = [
-    { file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1.120", licence = "A licence", licence_file = "terms.txt" },
-]
+runtime = { archive = "fakes.tar", libraries = [
+    { file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1.120", license = "A licence", license_file = "terms.txt" },
+] }
 """
 
 
@@ -87,9 +86,9 @@ def test_a_bundle_s_flavour_loads_the_bundled_library(workspace: Workspace, x: P
     assert manifest["needs"]["libraries"] == [{**RTX_NEEDED, "bundled": f"lib/{RTX}"}]
     assert manifest["needs"]["missing"] is None
     assert (manifest["needs"]["nvidia_driver"], manifest["needs"]["compute_capabilities"]) == ("580", ["1.1"])
-    licence = {"version": "1.6.1.120", "licence": "A licence", "licence_file": f"licences/{RTX}.txt"}
+    licence = {"version": "1.6.1.120", "license": "A licence", "license_file": f"licenses/{RTX}.txt"}
     assert manifest["libraries"] == {f"lib/{RTX}": licence}
-    assert manifest["files"].keys() >= {f"lib/{RTX}", f"licences/{RTX}.txt"}
+    assert manifest["files"].keys() >= {f"lib/{RTX}", f"licenses/{RTX}.txt"}
     assert "cannot run" not in run(whole, "--describe").stdout
     done = run(whole, f"--input=x={x}", f"--output-dir={x.parent}/whole")
     assert done.returncode == 0, done.stderr
@@ -122,7 +121,7 @@ def refused(
     """Return why a library cannot be laid out."""
     (folder / "lib").mkdir(exist_ok=True)
     runtime: Any = {"files": {}}
-    params = {"libraries": [{"version": version, "licence": "a"}], "library_places": ["BUILD.toml:1:1"]}
+    params = {"libraries": [{"version": version, "license": "a"}], "library_places": ["BUILD.toml:1:1"]}
     step = Step(params, {"library.0": (file,)}, {}, folder)
     with pytest.raises(StepError) as raised:
         lay_out_libraries(step, LaidOut(runtime, frozenset(), (), arch), [needed] if needed else [], folder)  # type: ignore[list-item]
@@ -154,6 +153,6 @@ def test_libraries_that_a_bundle_cannot_use_are_refused_in_one_line(native: Path
     assert refused(library, tmp_path) == f"{RTX} needs {lacking}, which neither the bundle nor glibc has"
     text = tmp_path / RTX
     text.write_text("nothing")
-    assert refused(text, tmp_path) == f"{RTX} is not a library; expected one for x86_64"
+    assert refused(text, tmp_path) == f"{RTX} is not a library; expected a library for x86_64"
     text.write_bytes(library.read_bytes()[:5000])
     assert refused(text, tmp_path).startswith(f"{RTX} is damaged: ")

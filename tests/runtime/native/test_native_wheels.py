@@ -16,7 +16,7 @@ import pytest
 
 import modelbuild
 from modelbuild.toolchain.uv import find_uv
-from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_rules.backend_api.steps.elf import machine
 from tests.packaging.installation import bare_environment, build, checkout, environment, run
 from tests.runtime.native.aarch64 import Runtime
 
@@ -35,16 +35,16 @@ program = ":detector"
 [[runtime_bundle]]
 name = "archive_bundle"
 program = ":detector"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 
 [[pte_test]]
 name = "cpp_test"
 program = ":classifier_portable"
 model = ":classifier_model"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
 
-ORIN = '\n[[device_target]]\nname = "orin"\narch = "aarch64"\ncompute_capability = ["8.7"]\n'
+ORIN = '\n[[device_target]]\nname = "orin"\narch = "aarch64"\ncompute_capabilities = ["8.7"]\n'
 
 
 @dataclass(frozen=True)

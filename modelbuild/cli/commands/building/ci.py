@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.affected.git import find_ancestors, find_base, find_head
 from modelbuild.cli.commands.building.test import testing
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, options, targeting
 from modelbuild.cli.recording import Base, Recording, recording
 from modelbuild.cli.targets.pattern_file import Targeted
+from modelbuild.errors import UsageError
+from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
+from modelbuild.report import make_reporter
+from modelbuild.report.files.measurements import Measures
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.session.history import output_bytes
+from modelbuild.session.request import Flags, make_request
+from modelbuild.testing.ci import run_ci
 from modelbuild.workspace.flags import CI_FLAGS
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.report.files.measurements import Measures
     from modelbuild.testing.run import TestOptions
     from modelbuild.workspace.workspace import Workspace
 
 
 @click.command("ci", short_help=COMMANDS["ci"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, metavar="[TARGET]...")
+@click.argument("patterns", nargs=-1, metavar="[TARGET]...", type=TARGET)
 @options(CI_FLAGS)
 @testing
 @targeting
@@ -50,22 +59,17 @@ def command(
     Without --since: all of them. Continues after failures.
     """
     no_options(patterns)
-    from modelbuild.build.request import make_request
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.report.several_reporters import SeveralReporters
-    from modelbuild.testing.ci import run_ci
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory, ("//...",))
-    request = replace(make_request(workspace, settings.directory, found.texts, flags), places=found.places)
+    request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     base = _base(workspace, since, base_measures and settings.directory / base_measures)
     keep = _keeper(workspace, measures and settings.directory / measures)
-    history, show = workspace.config.cache_dir, request.show_outputs
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
+    history, show = workspace.config.cache_dir, request.display.outputs
+    reporter = make_reporter(quiet=request.display.quiet, as_json=request.display.json, history=history, show=show)
     reporter = SeveralReporters([recorded.around(reporter, workspace, settings, base), keep])
-    request = replace(request, keep_going=flags.keep_going is not False)
+    if flags.keep_going is None:
+        request = request.keeping_going()
     with reporting(reporter):
         return run_ci(workspace, request, since, tests, reporter, targeted.acts)
 
@@ -73,8 +77,6 @@ def command(
 def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Base | None:
     """Return the values to compare with: from a file of measures, or at the commit of `since`. None: the last
     builds."""
-    from modelbuild.affected.git import find_ancestors, find_base
-    from modelbuild.history.revisions import read_measures, values_at
 
     if measures is not None:
         commit, values = read_measures(measures)
@@ -88,11 +90,6 @@ def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Bas
 
 def _keeper(workspace: Workspace, measures: Path | None) -> Measures:
     """Return a reporter that stores measurements: in the history by commit, and in a file."""
-    from modelbuild.affected.git import find_head
-    from modelbuild.build.record_history import output_bytes
-    from modelbuild.errors import UsageError
-    from modelbuild.history.revisions import Values, remember_revision, write_measures
-    from modelbuild.report.files.measurements import Measures
 
     commit = find_head(workspace.root)
     try:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building_in_several, no_options
 from modelbuild.cli.recording import Base, Recording, recording
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.lines import one_line
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.report.toolchain_comparison import Side, as_json, lines, with_tests
+from modelbuild.session.request import Flags, make_request
+from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.errors import ExitCode
-    from modelbuild.report.toolchain_comparison import Side
     from modelbuild.workspace.workspace import Workspace
 
 
 @click.command("compare", short_help=COMMANDS["compare"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...", type=TARGET)
 @click.option("--toolchain", "toolchains", multiple=True, metavar="LABEL", help="Build in this toolchain; give two.")
 @click.option("--changes", is_flag=True, help="Print only rows that differ.")
 @recording
@@ -36,17 +46,10 @@ def command(
 ) -> int:
     """Build and test targets in two toolchains, and print what changes from the first to the second.
 
-    Tests that name one of the targets run as well, in both toolchains, without cached results. The files of --report,
-    --summary and others are those of the second toolchain, beside values of the first.
+    Tests that name one of the targets also run in both toolchains, without cached results. The files of --report,
+    --summary and others describe the second toolchain, with values of the first.
     """
     no_options(patterns)
-    import json
-
-    from modelbuild.build.request import make_request
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.lines import one_line
-    from modelbuild.report.toolchain_comparison import as_json, lines, with_tests
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     if len(toolchains) != 2 or len(set(toolchains)) != 2:
         got = " ".join(toolchains) or "none"
@@ -74,24 +77,15 @@ def _build(
     before: Side | None,
 ) -> tuple[ExitCode, Side]:
     """Build and test in a toolchain, in recorded files beside the results of an earlier build."""
-    import sys
-    from dataclasses import replace
-
-    from modelbuild.build.request import make_request
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.report.several_reporters import SeveralReporters
-    from modelbuild.report.toolchain_comparison import Side
-    from modelbuild.testing.run import TestOptions, run_tests
 
     request = make_request(workspace, settings.directory, labels, replace(flags, toolchain=toolchain))
-    request = replace(request, keep_going=flags.keep_going is not False)
-    if request.remote.leaves_outputs:
-        request = replace(request, remote=replace(request.remote, download="toplevel"))
-    side = Side(workspace, request.toolchains().base)
-    shown = make_reporter(quiet=request.quiet or request.json, results=sys.stderr, show="none")
+    request = request.with_outputs_here()
+    if flags.keep_going is None:
+        request = request.keeping_going()
+    side = Side(workspace, request.means.toolchains().base)
+    shown = make_reporter(quiet=request.display.only_results, results=sys.stderr, show="none")
     base = None if before is None else Base(f"in {before.toolchain}", before.value)
     reporter = SeveralReporters([recorded.around(shown, workspace, settings, base), side])
     with reporting(reporter):
-        code = run_tests(workspace, request, TestOptions(cache_results=False), reporter, build_all=True).code
+        code = run_tests(workspace, request, TestOptions(cache_results=False), reporter, build_all=True)
     return code, side

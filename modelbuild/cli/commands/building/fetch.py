@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.fetch import fetch
+from modelbuild.session.request import Flags, make_request
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("fetch", short_help=COMMANDS["fetch"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...", type=TARGET)
 @building
 @click.pass_obj
 def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> int:
@@ -20,14 +25,10 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> i
     Makes toolchains in the cache, and downloads files that targets pin. Nothing else is built.
     """
     no_options(patterns)
-    from modelbuild.build.fetch import fetch
-    from modelbuild.build.request import make_request
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
+    display, history = request.display, workspace.config.cache_dir
+    reporter = make_reporter(quiet=display.quiet, as_json=display.json, history=history)
     with reporting(reporter):
         return fetch(workspace, request, reporter)

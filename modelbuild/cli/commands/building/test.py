@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather, no_options, option, targeting
 from modelbuild.cli.recording import Recording, recording
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.build import begin
+from modelbuild.session.request import Flags, make_request
+from modelbuild.testing.run import TestOptions, run_tests
 from modelbuild.workspace.flags import TEST_FLAGS
-
-if TYPE_CHECKING:
-    from modelbuild.testing.run import TestOptions
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 def testing(function: Command) -> Command:
@@ -25,13 +28,12 @@ def testing(function: Command) -> Command:
 
 
 def _tests(tags: str, **options: Any) -> TestOptions:
-    from modelbuild.testing.run import TestOptions
 
     return TestOptions(tags=tuple(tag for tag in tags.split(",") if tag), **options)
 
 
 @click.command("test", short_help=COMMANDS["test"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, metavar="TARGET...", type=TARGET)
 @testing
 @targeting
 @recording
@@ -52,33 +54,16 @@ def command(
     A test passes if it ran and all its cases passed. A test that this machine cannot run is reported as not run.
     """
     no_options(patterns)
-    from dataclasses import replace
-
-    from modelbuild.build.import_folders import import_path, importable
-    from modelbuild.build.request import make_request
-    from modelbuild.build.snapshot import Seen, Snapshots
-    from modelbuild.cli.quick.saved_commands import QUIET, save_command
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.testing.record_results import ResultRecorder
-    from modelbuild.testing.run import plan_tests, run_tests
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
+    seen = begin(workspace)
     found = targeted.patterns(patterns, settings.directory)
-    request = replace(make_request(workspace, settings.directory, found.texts, flags), places=found.places)
-    history, show = workspace.config.cache_dir, request.show_outputs
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
-    reporter = recorded.around(reporter, workspace, settings)
-    if not targeted.acts:
-        with reporting(reporter):
-            return plan_tests(workspace, request, tests, reporter)
-    snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=tests.purpose())
-    seen = Seen()
-    seen.python.update(importable(import_path()))
-    recorder = ResultRecorder(snapshots, purpose, seen)
-    with reporting(reporter):
-        tested = run_tests(workspace, request, tests, reporter, recorder=recorder)
-    if tested.text and not request.json and not recorded.wanted and not found.places:
-        save_command(settings.arguments, snapshots.path(purpose), QUIET if request.quiet else show, tested.text)
-    return tested.code
+    request = make_request(workspace, settings.directory, found.texts, flags, found.places)
+    display = request.display
+    reporter = make_reporter(
+        quiet=display.quiet, as_json=display.json, history=workspace.config.cache_dir, show=display.outputs
+    )
+    # What a record lacks is printed by neither.
+    unchanged = not (display.json or recorded.wanted or tests.output == "all")
+    with reporting(recorded.around(reporter, workspace, settings)) as reporter:
+        return run_tests(workspace, request, tests, reporter, seen=seen, acts=targeted.acts, unchanged=unchanged)

@@ -6,6 +6,8 @@ import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.errors import UsageError
+from modelbuild.workspace.workspace import find_root
 
 
 @click.command("lsp", short_help=COMMANDS["lsp"])
@@ -15,8 +17,6 @@ def command(settings: Settings) -> None:
 
     Completes and checks the BUILD.toml files of this workspace while they are edited. Needs modelbuild[lsp].
     """
-    from modelbuild.errors import UsageError
-    from modelbuild.workspace.workspace import find_root
 
     root = find_root(settings.directory)
     try:

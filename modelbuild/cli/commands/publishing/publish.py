@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
-from modelbuild.cli.publishing import Publication, publishing
+from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing
+from modelbuild.publish.destination import parse_destination
+from modelbuild.session.request import Flags
 
 
 @click.command("publish", short_help=COMMANDS["publish"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @publishing
 @building
 @click.pass_obj
@@ -21,8 +23,6 @@ def command(settings: Settings, /, target: str, publication: Publication, flags:
 
     What is there already is not uploaded again. The tag, or manifest.json, comes last: until then nothing is published.
     """
-    from modelbuild.cli.publishing import build_and_publish, one_target
-    from modelbuild.publish.destination import parse_destination
 
     destination = parse_destination(publication.to)
     return build_and_publish(

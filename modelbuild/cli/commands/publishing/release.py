@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
-from modelbuild.cli.publishing import Publication, publishing
+from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing, release_of
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.publish.destination import parse_destination
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.request import Flags
+from modelbuild.testing.run import TestOptions, run_tests
 
 
 @click.command("release", short_help=COMMANDS["release"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @publishing
 @building
 @click.pass_obj
@@ -21,25 +29,16 @@ def command(settings: Settings, /, target: str, publication: Publication, flags:
 
     Nothing is published unless all its tests ran and passed.
     """
-    import sys
-    from dataclasses import replace
-
-    from modelbuild.cli.publishing import build_and_publish, one_target, release_of
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.publish.destination import parse_destination
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.testing.run import TestOptions, run_tests
 
     parse_destination(publication.to)  # a wrong address fails before the build
     workspace, request = one_target(settings.directory, target, flags)
     release = release_of(workspace, request)
     if release is None:
-        raise UsageError(f"{request.patterns[0]} is no release; expected a target of the rule `release`")
+        raise UsageError(f"{request.targets.patterns[0]} is no release; expected a target of the rule `release`")
     destination = parse_destination(publication.to, release.version)
-    with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
-        everything = replace(request, patterns=(*request.patterns, *release.tests))
-        tested = run_tests(workspace, everything, TestOptions(require_all=True), reporter, build_all=True)
-    if tested.code != ExitCode.OK:
-        return tested.code
+    with reporting(make_reporter(quiet=request.display.only_results, results=sys.stderr)) as reporter:
+        everything = request.of((*request.targets.patterns, *release.tests))
+        code = run_tests(workspace, everything, TestOptions(require_all=True), reporter, build_all=True)
+    if code != ExitCode.OK:
+        return code
     return build_and_publish(workspace, request, publication.at(settings.directory), destination, release.version)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.targets.device_history import DeviceHistory
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.explain.unbuilt_target import check_there
+from modelbuild.history.measurements import Measures
+from modelbuild.history.regressions import change, is_regression
+from modelbuild.labels import Label
+from modelbuild.loading.patterns import parse_pattern
+from modelbuild.wording import number
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.workspace.workspace import Workspace
 
 
 @click.command("history", short_help=COMMANDS["history"])
-@click.argument("target", metavar="[TARGET]", required=False)
+@click.argument("target", metavar="[TARGET]", required=False, type=TARGET)
 @click.option("--on", "devices", multiple=True, metavar="LABEL", help="Tests on a device; //... for all devices.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a measure became worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -31,18 +44,6 @@ def command(
 
     With --on: latencies and memory on devices over commits, of TARGET or all tests, the worst regression first.
     """
-    import dataclasses
-    import json
-    from statistics import median
-
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.explain.unbuilt_target import check_there
-    from modelbuild.history.measurements import Measures
-    from modelbuild.history.regressions import change, is_regression
-    from modelbuild.labels import Label
-    from modelbuild.loading.patterns import parse_pattern
-    from modelbuild.wording import number
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     if target is None and not devices:
         raise UsageError("no TARGET; expected the label of one, or --on LABEL for tests on a device")
@@ -90,16 +91,12 @@ def _on_devices(
     check: bool,
     as_json: bool,
 ) -> int:
-    import json
-
-    from modelbuild.cli.targets.device_history import DeviceHistory
-    from modelbuild.errors import ExitCode, UsageError
 
     package = workspace.package_of(settings.directory)
     found = DeviceHistory.read(workspace.config.cache_dir, workspace.root, devices, target, package)
     if not found.series:
         of = f" of {target}" if target else ""
-        raise UsageError(f"{', '.join(devices)}: no test{of} on such a device has been measured")
+        raise UsageError(f"no test{of} was measured on {', '.join(devices)}")
     if as_json:
         click.echo(json.dumps(found.document()))
     else:
@@ -109,6 +106,5 @@ def _on_devices(
 
 def _worse(name: str, values: Sequence[float]) -> str:
     """Return `WORSE by 12%`, or ''."""
-    from modelbuild.history.regressions import change, is_regression
 
     return f"WORSE by {abs(change(values) or 0):.0%}" if values and is_regression(name, values) else ""

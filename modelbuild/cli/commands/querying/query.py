@@ -6,8 +6,16 @@ from functools import partial
 
 import click
 
+from modelbuild.analysis.open import open_analyzer
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.query.describe import describe_declared
+from modelbuild.query.evaluate import evaluate
+from modelbuild.query.listing import declared_statements, locations, source_files
+from modelbuild.query.output import render
+from modelbuild.query.target_world import TargetWorld
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 # See modelbuild.query.output, and modelbuild.query.listing for those of targets only.
 GRAPHS = ("label", "json", "graph", "dot")
@@ -15,7 +23,7 @@ FORMATS = (*GRAPHS, "build", "files", "location")
 
 
 @click.command("query", short_help=COMMANDS["query"])
-@click.argument("expression")
+@click.argument("expression", type=TARGET)
 @click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, form: str) -> None:
@@ -23,13 +31,6 @@ def command(settings: Settings, expression: str, form: str) -> None:
 
     Nothing is built. Every branch of a select counts.
     """
-    from modelbuild.analysis.open import open_analyzer
-    from modelbuild.query.describe import describe_declared
-    from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.listing import declared_statements, locations, source_files
-    from modelbuild.query.output import render
-    from modelbuild.query.target_world import TargetWorld
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     analyzer = open_analyzer(workspace)

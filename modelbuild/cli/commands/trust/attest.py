@@ -6,14 +6,16 @@ from pathlib import Path
 
 import click
 
-from modelbuild.build.request import Flags
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.targets.one_target import evidence_of, write_document
+from modelbuild.session.request import Flags
 
 
 @click.command("attest", short_help=COMMANDS["attest"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", type=TARGET)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name.")
 @building
@@ -23,7 +25,6 @@ def command(settings: Settings, /, target: str, output: Path | None, builder: st
 
     Tests are not run; those that passed before are stated with the digests of the files that they tested.
     """
-    from modelbuild.cli.targets.one_target import evidence_of, write_document
     from modelbuild.trust.provenance import statement_bytes, this_builder
 
     evidence = evidence_of(settings.directory, target, flags)

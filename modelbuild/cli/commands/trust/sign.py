@@ -9,6 +9,7 @@ import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.targets.one_target import needing_trust, write_document
 from modelbuild.errors import UsageError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -28,11 +29,10 @@ def command(
     certificate: Path | None,
     certificate_chain: tuple[Path, ...],
 ) -> int:
-    """Sign files and folders: a program, a bundle, a provenance, a bill. Each signature is beside its FILE: FILE.sig.
+    """Sign files and folders: a program, a bundle, a provenance, a bill. Each signature is in FILE.sig.
 
-    The format is that of OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
+    The format is OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
     """
-    from modelbuild.cli.targets.one_target import needing_trust, write_document
 
     with needing_trust("sign"):
         from modelbuild.trust.signatures import SigningKey, sign, signature_path

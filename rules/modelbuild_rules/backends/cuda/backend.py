@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values, device_of
-from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Sidecar, Values
+from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.decides import Decides
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0", "12.1")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
@@ -35,37 +38,39 @@ class Cuda(Attrs):
     """CUDA: libraries of Triton kernels, which AOTInductor compiles for the device's compute capabilities without a
     GPU."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"data_dependent": "data_dependent_ops", "target_device": "gpu"}
+
     type: Literal["cuda"]
     """The kind of backend."""
 
-    tuning: Source | None = None
+    tuning: Annotated[Source | None, Decides("compile")] = None
     """A tuning file, whose choices of kernels are used; others are made by estimated cost."""
 
-    candidates: int = Field(default=0, ge=0, le=64)
+    candidates: Annotated[int, Decides("compile", "emit")] = Field(default=0, ge=0, le=64)
     """Number of kernels to compile for each choice, the cheapest by estimated cost, for `NAME.tuning.pyz`: a program
     beside the .pte that times them on a GPU and writes a tuning file. 0: there is no such program."""
 
-    precision: Literal["fp32", "tf32"] = "fp32"
+    precision: Annotated[Literal["fp32", "tf32"], Decides("compile")] = "fp32"
     """Precision of float32 products and convolutions: fp32, or TF32, which is faster and has a 10-bit fraction."""
 
-    min_block_size: int = Field(default=5, ge=1)
+    min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
     """Minimum number of operators in a library. Each library has about a megabyte of code of its own."""
 
-    exclude_ops: Operators = ()
+    exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
-    data_dependent: Literal["portable", "error"] = "portable"
+    data_dependent_ops: Annotated[Literal["fallback", "error"], Decides("partition")] = "fallback"
     """Leave operators with sizes that depend on values, such as nonzero and its users, to the next backends, or fail
     the build."""
 
-    emulate_precision_casts: bool = True
+    emulate_precision_casts: Annotated[bool, Decides("partition")] = True
     """Round between fused operators as eager mode does; bf16 and fp16 models expect it."""
 
-    triton_kernels: bool = True
+    triton_kernels: Annotated[bool, Decides("partition")] = True
     """Use executorch's Triton kernels for attention and top-k where they apply."""
 
-    target_device: Annotated[str, device_of("cuda")] | None = None
-    """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the device's cuda_index."""
+    gpu: Annotated[int | None, Decides("partition")] = Field(default=None, ge=0, le=127)
+    """Index of the device's GPU that runs the libraries; by default `gpu` of the device."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class CudaBackend(Backend):
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]
         if not wanted:
-            return 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'
+            return 'CUDA needs a device with compute_capabilities; expected one such as ["8.9"]'
         unknown = [name for name in wanted if name not in CAPABILITIES]
         if unknown:
             known = ", ".join(CAPABILITIES)
@@ -95,18 +100,18 @@ class CudaBackend(Backend):
         return ""
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        derived = {
-            "target_device": attributes["target_device"] or f"cuda:{facts['cuda_index']}",
-            "specs": {
-                "emulate_precision_casts": "ON" if attributes["emulate_precision_casts"] else "OFF",
-                "triton_kernel_mode": "ON" if attributes["triton_kernels"] else "OFF",
-            },
+        own = super().partition_attributes(attributes, facts)
+        gpu, casts, triton = (own.pop(name) for name in ("gpu", "emulate_precision_casts", "triton_kernels"))
+        specs = {
+            "emulate_precision_casts": "ON" if casts else "OFF",
+            "triton_kernel_mode": "ON" if triton else "OFF",
         }
-        return {name: attributes[name] for name in self.partition} | derived
+        return {**own, "target_device": f"cuda:{facts['gpu'] if gpu is None else gpu}", "specs": specs}
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        derived = {"capabilities": sorted(map(_number, facts["compute_capabilities"])), "target": _target(facts)}
-        return derived | {name: attributes[name] for name in self.compile}
+        own = super().compile_attributes(attributes, {})
+        capabilities = sorted(map(_number, facts["compute_capabilities"]))
+        return {**own, "capabilities": capabilities, "target": _target(facts)}
 
     def sidecar(self, attributes: Values) -> Sidecar | None:
         merging = "modelbuild_rules.backends.cuda.steps.kernels.candidates"
@@ -127,9 +132,7 @@ CUDA = CudaBackend(
     extras=("cuda",),
     partitioning="modelbuild_rules.backends.cuda.steps.partitioning",
     compiling="modelbuild_rules.backends.cuda.steps.compile",
-    partition=("data_dependent", "exclude_ops", "min_block_size"),
-    compile=("candidates", "precision"),
-    device=("arch", "compute_capabilities", "cuda_index", "min_glibc", "os"),
+    device=("arch", "compute_capabilities", "gpu", "min_glibc", "os"),
 )
 
 

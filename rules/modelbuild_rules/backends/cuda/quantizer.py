@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import as_set
-from modelbuild_rules.quantization.quantizer import Quantizer
+from modelbuild_rules.backend_api.backend import as_set
+from modelbuild_rules.backend_api.decides import Decides
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 
 class CudaQuantizer(Attrs):
@@ -18,17 +19,17 @@ class CudaQuantizer(Attrs):
     type: Literal["cuda"]
     """The kind of quantizer."""
 
-    weights: Literal["int8", "int4"] = "int8"
+    weights: Annotated[Literal["int8", "int4"], Decides("convert")] = "int8"
     """The type of weights."""
 
-    group_size: int | None = Field(default=None, ge=32, multiple_of=32)
+    group_size: Annotated[int | None, Decides("convert")] = Field(default=None, ge=32, multiple_of=32)
     """With int4: scale the weights of each group of input channels by a number of its own; by default 32 channels. int8
     weights have a scale for each output channel."""
 
-    modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("convert")] = ()
     """Submodules to quantize, with all that is inside; by default the whole model."""
 
-    exclude: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("convert")] = ()
     """Submodules to leave in floating point, with all that is inside."""
 
 
@@ -46,5 +47,4 @@ QUANTIZER = _CudaQuantizer(
     CudaQuantizer,
     quantizing="modelbuild_rules.backends.cuda.steps.quantizing",
     backend="cuda",
-    convert=("weights", "group_size", "modules", "exclude"),
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import Backend, Operators
+from modelbuild_rules.backend_api.backend import Backend, Operators
+from modelbuild_rules.backend_api.decides import Decides
 
 
 class Portable(Attrs):
@@ -14,8 +15,8 @@ class Portable(Attrs):
     type: Literal["portable"]
     """The kind of backend."""
 
-    ops: Operators | None = None
+    ops: Annotated[Operators | None, Decides("partition")] = None
     """Operators that may run on portable kernels; any other fails the build. By default all are allowed."""
 
 
-PORTABLE = Backend("backend", "portable", Portable, extras=("models",), partition=("ops",), runs_here=True)
+PORTABLE = Backend("backend", "portable", Portable, extras=("models",), runs_here=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from platform import machine
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from modelbuild.api import Attrs, Size
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Values, device_of
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Library, Operators, Values
+from modelbuild_rules.backend_api.decides import Decides
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
@@ -40,51 +42,54 @@ class Profile(Attrs):
 class Tensorrt(Attrs):
     """TensorRT: engines for NVIDIA GPUs, built for the device's compute capabilities without a GPU (flavour rtx)."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "torch_executed_ops": "exclude_ops",
+        "fallback_data_dependent_ops": "data_dependent_ops",
+        "target_device": "gpu",
+    }
+
     type: Literal["tensorrt"]
     """The kind of backend."""
 
-    flavour: Literal["rtx", "standard"] = "rtx"
+    flavour: Annotated[Literal["rtx", "standard"], Decides("partition", "compile")] = "rtx"
     """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""
 
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "tf32"
+    precision: Annotated[Literal["fp32", "tf32", "fp16", "bf16"], Decides("partition", "compile")] = "tf32"
     """Precision of float32 operators: fp32, TF32 products, or fp16 or bf16 with the exceptions of the recipe `half`
     (exp, sum, norms and others stay fp32; operators on 8-bit values, too), without TF32. Tensors that are fp16 or bf16
     in the model stay so. fp16 or bf16 without float32 operators is an error."""
 
-    min_block_size: int = Field(default=5, ge=1)
+    min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
     """Minimum number of operators in an engine."""
 
-    torch_executed_ops: Operators = ()
+    exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
-    require_full_compilation: bool = False
-    """Fail the build unless TensorRT takes every node, in one engine. Requires fallback_data_dependent_ops = false,
-    which is not the default with `rtx`."""
+    require_full_compilation: Annotated[bool, Decides("partition")] = False
+    """Fail the build unless TensorRT takes every node, in one engine. Requires data_dependent_ops = "take", which is
+    not the default with `rtx`."""
 
-    fallback_data_dependent_ops: bool | None = None
-    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend. By default true
-    with `rtx`, which can't build them, and false with `standard`."""
+    data_dependent_ops: Annotated[Literal["fallback", "take"] | None, Decides("partition", "compile")] = None
+    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
+    default "fallback" with `rtx`, which can't build them, and "take" with `standard`."""
 
-    optimization_profiles: tuple[dict[str, Profile], ...] = ()
+    optimization_profiles: Annotated[tuple[dict[str, Profile], ...], Decides("partition")] = ()
     """Shapes to build for, by input. By default one profile with each dynamic dimension's declared range."""
 
-    workspace_size: Size = Field(default=1 << 30, validate_default=True)
+    workspace_size: Annotated[Size, Decides("compile")] = Field(default=1 << 30, validate_default=True)
     """Memory that an engine may use besides its weights: bytes, or text such as "1GiB"."""
 
-    on_failure: Literal["error", "fallback"] = "error"
+    on_failure: Annotated[Literal["error", "fallback"], Decides("partition")] = "error"
     """If TensorRT can't build a partition's engine, fail, or leave its nodes to the next backend. `fallback` builds
     each engine twice: once in the partition step, to find partitions that fail."""
 
-    gpu: int | None = Field(default=None, ge=0, le=127)
-    """Index of the device's GPU that runs the engines; by default the device's cuda_index."""
-
-    target_device: Annotated[str, device_of("cuda")] | None = None
-    """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the engine's GPU."""
+    gpu: Annotated[int | None, Decides("partition", "compile")] = Field(default=None, ge=0, le=127)
+    """Index of the device's GPU that runs the engines; by default `gpu` of the device."""
 
 
-def fallback(flavour: str, given: bool | None) -> bool:
-    """Return the value of fallback_data_dependent_ops, with the flavour's default."""
-    return flavour == "rtx" if given is None else given
+def _falls_back(flavour: str, given: str | None) -> bool:
+    """Return the value of torch_tensorrt's fallback_data_dependent_ops, with the flavour's default."""
+    return flavour == "rtx" if given is None else given == "fallback"
 
 
 @dataclass(frozen=True)
@@ -94,19 +99,19 @@ class TensorrtBackend(Backend):
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
         """Return the attribute to change and the problem if attributes contradict each other; else None."""
         assert isinstance(table, Tensorrt)
-        given = table.fallback_data_dependent_ops
-        if not table.require_full_compilation or not fallback(table.flavour, given):
+        given = table.data_dependent_ops
+        if not table.require_full_compilation or not _falls_back(table.flavour, given):
             return None
         message = "require_full_compilation lets no node fall back; expected "
         if given:
-            return "fallback_data_dependent_ops", f"{message}one of the two"
-        by_default = f"fallback_data_dependent_ops = false with it, which is true with the flavour {table.flavour}"
+            return "data_dependent_ops", f"{message}one of the two"
+        by_default = f'data_dependent_ops = "take" with it, which is "fallback" with the flavour {table.flavour}'
         return "require_full_compilation", f"{message}{by_default}"
 
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]
         if not wanted:
-            return 'TensorRT needs a device with compute_capability; expected one such as ["8.9"]'
+            return 'TensorRT needs a device with compute_capabilities; expected one such as ["8.9"]'
         if attributes["flavour"] == "rtx" and facts["arch"] not in RTX_ARCHITECTURES:
             return (
                 f"TensorRT-RTX has no library for {facts['arch']}; expected a device with arch"
@@ -131,24 +136,26 @@ class TensorrtBackend(Backend):
         return ""
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        derived = {
-            "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
-            "target_device": attributes["target_device"] or f"cuda:{_gpu(attributes, facts)}",
+        own = super().partition_attributes(attributes, facts)
+        given, on_failure, _ = (own.pop(name) for name in ("data_dependent_ops", "on_failure", "gpu"))
+        return {
+            **own,
+            "fallback_data_dependent_ops": _falls_back(own["flavour"], given),
+            "target_device": f"cuda:{_gpu(attributes, facts)}",
+            # The engine's settings count only if the partition step builds engines to find those that fail.
+            "engine": self.compile_attributes(attributes, facts) if on_failure == "fallback" else None,
         }
-        # The engine's settings count only if the partition step builds engines to find those that fail.
-        tried = {
-            "engine": self.compile_attributes(attributes, facts) if attributes["on_failure"] == "fallback" else None
-        }
-        return {name: attributes[name] for name in self.partition} | derived | tried
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        derived = {
-            "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
+        own = super().compile_attributes(attributes, {})
+        given = own.pop("data_dependent_ops")
+        return {
+            **own,
+            "fallback_data_dependent_ops": _falls_back(own["flavour"], given),
             "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),
             "gpu": _gpu(attributes, facts),
             "platform": f"{facts['os']}_{facts['arch']}",
         }
-        return {name: attributes[name] for name in self.compile} | derived
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
         return _TORCH + _TOOLS[attributes["flavour"]]
@@ -170,21 +177,21 @@ TENSORRT = TensorrtBackend(
     extras=("tensorrt-rtx", "tensorrt"),
     partitioning="modelbuild_rules.backends.tensorrt.steps.partitioning",
     compiling="modelbuild_rules.backends.tensorrt.steps.compile",
-    partition=(
-        "flavour",
-        "precision",
-        "min_block_size",
-        "torch_executed_ops",
-        "require_full_compilation",
-        "optimization_profiles",
+    device=("arch", "compute_capabilities", "gpu", "os"),
+    libraries=(
+        Library(
+            "torch-tensorrt-executorch-runtime",
+            "BSD-3-Clause",
+            ("lib/libaoti_cuda_shims.so", "lib/libextension_cuda.so"),
+            "torch-tensorrt-executorch-runtime",
+            "pkg:pypi/torch-tensorrt-executorch-runtime",
+        ),
     ),
-    compile=("flavour", "precision", "workspace_size"),
-    device=("arch", "compute_capabilities", "cuda_index", "os"),
 )
 
 
 def _gpu(attributes: Values, facts: DeviceFacts) -> int:
-    return int(facts["cuda_index"] if attributes["gpu"] is None else attributes["gpu"])
+    return int(facts["gpu"] if attributes["gpu"] is None else attributes["gpu"])
 
 
 def _number(capability: str) -> tuple[int, ...]:

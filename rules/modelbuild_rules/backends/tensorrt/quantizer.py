@@ -7,8 +7,9 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import DeviceFacts, as_set
-from modelbuild_rules.quantization.quantizer import Quantizer, Values
+from modelbuild_rules.backend_api.backend import DeviceFacts, Values, as_set
+from modelbuild_rules.backend_api.decides import Decides
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 Operator = Literal["aten.conv2d.default", "aten.linear.default"]
 _CONVOLUTION, _LINEAR = get_args(Operator)
@@ -24,21 +25,21 @@ class TensorrtQuantizer(Attrs):
     type: Literal["tensorrt"]
     """The kind of quantizer."""
 
-    dtype: Literal["int8", "float8_e4m3fn"] = "int8"
+    dtype: Annotated[Literal["int8", "float8_e4m3fn"], Decides("calibrate")] = "int8"
     """Type of quantized values: integers, or floating-point numbers, which are for linear layers only and need a device
     of compute capability 8.9 or above."""
 
-    observer: Literal["histogram", "min_max"] = "histogram"
+    observer: Annotated[Literal["histogram", "min_max"], Decides("calibrate")] = "histogram"
     """Ranges of activations: the one with the least error according to a histogram, or up to the greatest value. Those
     of float8_e4m3fn always go up to the greatest value."""
 
-    operators: Annotated[tuple[Operator, ...], AfterValidator(as_set)] = ()
+    operators: Annotated[tuple[Operator, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Operators to quantize, as in a program before lowering; by default both, and linear layers of float8_e4m3fn."""
 
-    modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Submodules to quantize, with all that is inside; by default the whole model."""
 
-    exclude: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Submodules to leave in floating point, with all that is inside."""
 
 
@@ -73,5 +74,4 @@ QUANTIZER = _TensorrtQuantizer(
     TensorrtQuantizer,
     quantizing="modelbuild_rules.backends.tensorrt.steps.quantizing",
     backend="tensorrt",
-    observe=("dtype", "observer", "operators", "modules", "exclude"),
 )

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, Source, rule
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Values
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Values
+from modelbuild_rules.backend_api.decides import Decides
 from modelbuild_rules.device.device_target import Capability
 from modelbuild_rules.files.origin import OriginAttrs
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
-from modelbuild_rules.model.method_names import FORWARD
 from modelbuild_rules.providers import CompiledModule, Model, ModelMethod, StackEntry
 
 if TYPE_CHECKING:
@@ -76,13 +77,15 @@ class TensorrtEngineAttrs(OriginAttrs):
     The declared facts are compared with the file's header when it is built, and with the engine when it is loaded.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {"compute_capability": "compute_capabilities"}
+
     plan: Source
     """The engine, as `trtexec --saveEngine` writes it."""
 
     version: Annotated[str, AfterValidator(_version)]
     """The version of TensorRT that built it, such as "8.6.1"."""
 
-    compute_capability: tuple[Capability, ...] = Field(min_length=1)
+    compute_capabilities: tuple[Capability, ...] = Field(min_length=1)
     """Compute capabilities of the GPUs that it runs on: that of the GPU that built it."""
 
     arch: Literal["x86_64", "aarch64"] = "x86_64"
@@ -107,6 +110,15 @@ class TensorrtEngineAttrs(OriginAttrs):
     """Index of the device's GPU that runs it."""
 
 
+class _EnginePart(Attrs):
+    """The table of an engine in a stack, which no BUILD file has."""
+
+    part: Annotated[str, Decides("partition")]
+    target_device: Annotated[str, Decides("partition")]
+    arch: Annotated[str, Decides()]
+    compute_capabilities: Annotated[tuple[str, ...], Decides()]
+
+
 @dataclass(frozen=True)
 class EngineBackend(Backend):
     """A backend that takes the calls of one engine."""
@@ -114,8 +126,8 @@ class EngineBackend(Backend):
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         if facts["arch"] != attributes["arch"]:
             return f"the engine was built for {attributes['arch']}; expected a device with that arch"
-        other = [each for each in facts["compute_capabilities"] if each not in attributes["compute_capability"]]
-        built = ", ".join(attributes["compute_capability"])
+        other = [each for each in facts["compute_capabilities"] if each not in attributes["compute_capabilities"]]
+        built = ", ".join(attributes["compute_capabilities"])
         if other or not facts["compute_capabilities"]:
             found = f"compute capability {', '.join(other)}" if other else "no compute capability"
             return f"the engine was built for compute capability {built}; the device has {found}"
@@ -130,7 +142,7 @@ EXAMPLE = """
 name = "net_engine"
 plan = "net.plan"
 version = "8.6.1"
-compute_capability = ["8.6"]
+compute_capabilities = ["8.6"]
 inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32" }]
 outputs = [{ name = "scores", shape = [1, 1000], dtype = "float32" }]
 """
@@ -154,17 +166,16 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     backend = EngineBackend(
         "backend",
         "tensorrt_engine",
-        TensorrtEngineAttrs,
+        _EnginePart,
         partitioning="modelbuild_rules.backends.tensorrt.steps.prebuilt_partitioning",
         compiling="modelbuild_rules.backends.tensorrt.steps.prebuilt_compile",
-        partition=("part", "target_device"),
         device=("arch", "compute_capabilities"),
     )
     attributes = {
         "part": "",
         "target_device": f"cuda:{attrs.gpu}",
         "arch": attrs.arch,
-        "compute_capability": list(attrs.compute_capability),
+        "compute_capabilities": list(attrs.compute_capabilities),
     }
     module = CompiledModule(StackEntry(backend, attributes, {"engine": made["compiled"]}), inputs, outputs)
     model = declare_export(ctx, {}, _params(attrs, inputs, outputs), EXPORT_TOOLS, f"the engine {attrs.plan}")
@@ -176,7 +187,7 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
 # Attributes that are no parameters of the step.
 _UNKEYED: Any = {"plan": True, "license": True, "source": True, "inputs": {"__all__": {"range"}}}
 
-_CHECKED = ("plan", "version", "compute_capability")
+_CHECKED = ("plan", "version", "compute_capabilities")
 
 
 def _tensor(declared: EngineTensor) -> PartTensor:

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import Backend, Operators, as_set
+from modelbuild_rules.backend_api.backend import Backend, Library, Operators, as_set
+from modelbuild_rules.backend_api.decides import Decides
 
 Precision = Literal["fp32", "static_quant", "dynamic_quant"]
 Lossy = Literal["bilinear", "float16"]
@@ -19,24 +20,26 @@ class Xnnpack(Attrs):
     type: Literal["xnnpack"]
     """The kind of backend."""
 
-    precisions: Annotated[tuple[Precision, ...], AfterValidator(as_set)] = Field(
+    precisions: Annotated[tuple[Precision, ...], AfterValidator(as_set), Decides("partition")] = Field(
         default=("dynamic_quant", "fp32", "static_quant"), min_length=1
     )
     """Kinds of operators to take: floating-point (fp16 too), statically quantized, dynamically quantized linear."""
 
-    per_op_mode: bool = False
+    per_op_mode: Annotated[bool, Decides("partition")] = False
     """Make one partition per operator and its fused operators, instead of the fewest possible partitions."""
 
-    exclude_ops: Operators = ()
+    exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
-    force_non_static_weights_for_f32_linear: bool = False
+    force_non_static_weights_for_f32_linear: Annotated[bool, Decides("partition")] = False
     """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
-    lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set)] = ()
+    lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set), Decides("partition")] = ()
     """Operators to take though their kernels lose NaN or infinities: bilinear interpolation; on x86,
     convolutions, linear layers, activations and pools of float16."""
 
+
+_FILES = ("lib/libexecutorch_backend_xnnpack.so",)
 
 XNNPACK = Backend(
     "backend",
@@ -47,5 +50,9 @@ XNNPACK = Backend(
     extras=("models",),
     partitioning="modelbuild_rules.backends.xnnpack.steps.partitioning",
     compiling="modelbuild_rules.backends.xnnpack.steps.compile",
-    partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear", "lossy"),
+    libraries=(
+        Library("XNNPACK", "BSD-3-Clause", _FILES),
+        Library("FP16", "MIT", _FILES),
+        Library("FXdiv", "MIT", _FILES),
+    ),
 )

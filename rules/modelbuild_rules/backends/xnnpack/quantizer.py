@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs
-from modelbuild_rules.backends.backend import as_set
-from modelbuild_rules.quantization.quantizer import Quantizer, Values
+from modelbuild_rules.backend_api.backend import Values, as_set
+from modelbuild_rules.backend_api.decides import Decides
+from modelbuild_rules.backend_api.quantizer import Quantizer
 
 Operator = Literal[
     "aten.add.Tensor",
@@ -28,30 +29,30 @@ class XnnpackQuantizer(Attrs):
     type: Literal["xnnpack"]
     """The kind of quantizer."""
 
-    mode: Literal["static", "dynamic"] = "static"
+    mode: Annotated[Literal["static", "dynamic"], Decides("calibrate")] = "static"
     """Ranges of activations: observed on calibration data, or computed in each call. The second is for linear layers,
     and for convolutions of images that no ReLU follows; their results stay in floating point."""
 
-    observer: Literal["histogram", "min_max"] = "histogram"
+    observer: Annotated[Literal["histogram", "min_max"], Decides("calibrate")] = "histogram"
     """With static ranges: the range with the least error according to a histogram, or from the lowest to the highest
     value."""
 
-    weights: Literal["int8", "int4"] = "int8"
+    weights: Annotated[Literal["int8", "int4"], Decides("calibrate")] = "int8"
     """The type of weights. int4 is for linear layers with dynamic ranges."""
 
-    per_channel: bool = True
+    per_channel: Annotated[bool, Decides("convert")] = True
     """Scale the weights of each output channel by a number of its own."""
 
-    group_size: int | None = Field(default=None, ge=32, multiple_of=32)
+    group_size: Annotated[int | None, Decides("convert")] = Field(default=None, ge=32, multiple_of=32)
     """With int4: scale the weights of each group of input channels by a number of its own."""
 
-    operators: Annotated[tuple[Operator, ...], AfterValidator(as_set)] = ()
+    operators: Annotated[tuple[Operator, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Operators to quantize, as in a program before lowering; by default all that XNNPACK quantizes in this mode."""
 
-    modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Submodules to quantize, with all that is inside; by default the whole model."""
 
-    exclude: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
     """Submodules to leave in floating point, with all that is inside."""
 
 
@@ -94,6 +95,4 @@ QUANTIZER = _XnnpackQuantizer(
     XnnpackQuantizer,
     quantizing="modelbuild_rules.backends.xnnpack.steps.quantizing",
     backend="xnnpack",
-    observe=("mode", "observer", "weights", "operators", "modules", "exclude"),
-    convert=("per_channel", "group_size"),
 )

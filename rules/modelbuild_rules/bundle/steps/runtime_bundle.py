@@ -14,7 +14,7 @@ Params   name          the folder's name
          installed     without `runtime`: the module whose folder has the runtime's files
          place         the place of the archive in the BUILD file, as "BUILD.toml:4:1"; not in the key
          capabilities  the compute capabilities of the device, as "8.6"; null if unknown
-         libraries     version and licence of the inputs library.0, ...; licence.0, ... are their texts
+         libraries     version and licence of the inputs library.0, ...; license.0, ... are their texts
          library_places  their places in the BUILD file; not in the key
 """
 

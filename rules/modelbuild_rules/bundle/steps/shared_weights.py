@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.named_data import Named
 from modelbuild_rules.program.steps.linking.data_file import read_data, write_data
-from modelbuild_rules.program.steps.linking.named_data import Named
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents
-from modelbuild_rules.program.steps.lowering import executorch_private
 
 
 def run(step: Step) -> None:

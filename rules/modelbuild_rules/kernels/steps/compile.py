@@ -2,7 +2,7 @@
 
 Inputs   operators          JSON: [KernelOperator], as kernels/steps/operators.py writes it
          srcs, headers      C++, at their workspace paths
-         runtime            tree: the output of cpp/steps/cpp_runtime.py for the machine
+         runtime            tree: the output of backend_api/steps/cpp_runtime.py for the machine
 Params   name               the library's name
          target             as "x86_64-linux-gnu.2.28"
 Outputs  library            lib<name>.so
@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.bundle.steps.runtime.elf import Needs, needs
-from modelbuild_rules.cpp.steps.compiler import compile_object, link_library, stub_library
+from modelbuild_rules.backend_api.steps.cpp_compiler import compile_object, link_library, stub_library
+from modelbuild_rules.backend_api.steps.elf import Needs, needs
 from modelbuild_rules.kernels.steps.registration import declarations, function_of, registration, signature
 
 if TYPE_CHECKING:

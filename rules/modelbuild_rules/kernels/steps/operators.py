@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from torchgen.model import FunctionSchema  # type: ignore[import-untyped]
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.kernels.steps import builtin, custom
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.kernels.steps import builtin
+from modelbuild_rules.operators.steps import custom
 
 if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary, KernelArgument, KernelOperator

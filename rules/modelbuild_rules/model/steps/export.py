@@ -24,7 +24,6 @@ from safetensors.torch import save_file
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.kernels.steps import factorization_shapes
 from modelbuild_rules.model.steps.calls.drawn import drawn_calls
 from modelbuild_rules.model.steps.calls.exported import check_exported, write_calls
 from modelbuild_rules.model.steps.calls.recorded import Recording, record
@@ -35,18 +34,18 @@ from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.eager.module import make_module, model_name
 from modelbuild_rules.model.steps.eager.results import named_leaves, plain
 from modelbuild_rules.model.steps.eager.state import PlainState, reads_state
-from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
 from modelbuild_rules.model.steps.exported.changes import changed_tensor, without_vmap
 from modelbuild_rules.model.steps.exported.composite_shapes import shapes_from_inputs
 from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes
 from modelbuild_rules.model.steps.exported.failure import refusal
+from modelbuild_rules.model.steps.exported.normal_form import normalize
 from modelbuild_rules.model.steps.exported.numbers import as_constants, constant_numbers
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
-from modelbuild_rules.model.steps.exported.unused import remove_unused
 from modelbuild_rules.model.steps.exported.values import write_operator
 from modelbuild_rules.model.steps.traceable.replacements import changed, replaced
+from modelbuild_rules.operators.steps import factorization_shapes
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, ModelParams, SourcePlace
@@ -144,8 +143,7 @@ def _export(
             f"{params['method']} of {name} changes the attribute '{changed_state[0]}', on which its next call depends;"
             " expected a buffer that it changes: self.register_buffer"
         )
-    remove_unused(program)
-    flatten_arguments(program, args, kwargs, examples)
+    normalize(program, args, kwargs, examples)
     return program
 
 

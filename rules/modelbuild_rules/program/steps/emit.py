@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step
-from modelbuild_rules.model.method_names import qualified
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.named_data import read_named
+from modelbuild_rules.method_names import qualified
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link
-from modelbuild_rules.program.steps.linking.named_data import read_named
-from modelbuild_rules.program.steps.lowering import executorch_private
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Signature

@@ -4,7 +4,7 @@ Inputs   program, weights   trees, as model/steps/exported/program.py writes the
          modules            JSON: Modules of quantization/documents.py
          signature          JSON: Signature of model/documents.py
          sample.<name>, samples.archives or samples.generated: steps/samples.py
-Params   RecipeParams of quantization/documents.py, with the attributes of Quantizer.observe
+Params   RecipeParams of quantization/documents.py, with the attributes that decide the calibration
 Outputs  observed           safetensors: the state of each observer, as NAME.BUFFER
 """
 

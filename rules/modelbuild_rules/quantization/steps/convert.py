@@ -41,7 +41,7 @@ def run(step: Step) -> None:
     remove_unused(module)
     given.reset(module)
     if not any(map(_is_quantized, module.graph.nodes)):
-        raise StepError("the recipe quantizes no operator of the model; expected one that takes some of its operators")
+        raise StepError("the recipe quantizes no operator of the model; expected a recipe that takes some operators")
     step.progress("exporting")
     program, origins = export_again(module, given.program, examples)
     step.progress("writing the program")

@@ -16,8 +16,8 @@ from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.quantizing import allowed_nodes, module_of, quantizing
 from modelbuild_rules.quantization.steps.prepared import prepare, unlifted
-from modelbuild_rules.quantization.steps.quantizing import allowed_nodes, module_of, quantizing
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import Layers, UsedQuantizer
@@ -34,7 +34,7 @@ def run(step: Step) -> None:
         if table is not None:
             found.setdefault(module_of(node), []).append((node, table))
     if not found:
-        raise StepError("the recipe quantizes no operator of the model; expected one that takes some of its operators")
+        raise StepError("the recipe quantizes no operator of the model; expected a recipe that takes some operators")
     parameters = dict(module.named_parameters(remove_duplicate=False))
     layers: Layers = [
         {

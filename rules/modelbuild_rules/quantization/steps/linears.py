@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
-from modelbuild_rules.quantization.steps.quantizing import Filter, Quantizing, allowed_nodes, module_of, quantizing
+from modelbuild_rules.backend_api.steps.quantizing import Filter, Quantizing, allowed_nodes, module_of, quantizing
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import UsedQuantizer

@@ -18,8 +18,8 @@ from torch.export import ExportedProgram
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.quantizing import allowed_nodes, quantizing
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.quantization.steps.quantizing import allowed_nodes, quantizing
 from modelbuild_rules.quantization.steps.stored import split_shared
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step
-from modelbuild_rules.quantization.steps.quantizing import is_inside
+from modelbuild_rules.backend_api.steps.quantizing import is_inside
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import (

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.testing.steps.bisect.finding import Finding
 from modelbuild_rules.testing.steps.bisect.search import Failed
 from modelbuild_rules.testing.steps.bisect.search_here import search

@@ -14,7 +14,7 @@ Outputs  report                                see testing/steps/test_report.py
 from __future__ import annotations
 
 from modelbuild.step import Step
-from modelbuild_rules.testing.case_names import case_names, is_selected
+from modelbuild_rules.case_names import case_names, is_selected
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.method_names import FORWARD
+from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.steps.calls.differences import difference, other_choice
 from modelbuild_rules.model.steps.calls.files import Calls
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, description_of, tensor_ports

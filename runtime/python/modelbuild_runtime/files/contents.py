@@ -1,5 +1,5 @@
 """The facts in a manifest: names of inputs and outputs, the device, versions, parts and kernel libraries. Format:
-docs/reference/runtime.md."""
+docs/reference/program-files.md."""
 
 from __future__ import annotations
 

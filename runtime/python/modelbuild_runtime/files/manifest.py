@@ -1,6 +1,6 @@
 """Read the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked.
 
-docs/reference/runtime.md describes the format.
+docs/reference/program-files.md describes the format.
 """
 
 from __future__ import annotations

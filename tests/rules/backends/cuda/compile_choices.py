@@ -20,9 +20,9 @@ from unittest.mock import patch
 
 import torch._inductor.compile_fx  # noqa: F401
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated
 from modelbuild_rules.backends.cuda.steps.library import compiled
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, folder: Path) -> Path:

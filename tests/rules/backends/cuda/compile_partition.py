@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 
 from emulator.memory_check import widths
 
+from modelbuild_rules.backend_api.steps.partition_files import read_changed, read_partition
 from modelbuild_rules.backends.cuda.steps.generate import target_gpu
 from modelbuild_rules.backends.cuda.steps.library import compiled
-from modelbuild_rules.program.steps.partitions.files import read_changed, read_partition
 
 
 def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:

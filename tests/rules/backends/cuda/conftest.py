@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from modelbuild.step import Step
+from modelbuild_rules.backend_api.steps.cpp_compiler import zig
 from modelbuild_rules.backends.xnnpack.steps import compile
-from modelbuild_rules.cpp.steps.compiler import zig
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.program.steps import emit, partition
 
@@ -32,7 +32,7 @@ CUDA: Mapping[str, Any] = {
     "attributes": {
         "min_block_size": 1,
         "exclude_ops": [],
-        "data_dependent": "portable",
+        "data_dependent_ops": "fallback",
         "target_device": "cuda:0",
         "specs": {"emulate_precision_casts": "ON", "triton_kernel_mode": "ON"},
     },

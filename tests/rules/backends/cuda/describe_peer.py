@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
-from modelbuild_rules.program.steps.partitions.files import read_partition
 from tests.rules.backends.cuda.conftest import CUDA, PORTABLE, load, lower
 
 PEERS = Path(__file__).parents[4] / "benchmarks/gpu/peers/peer_models.py"

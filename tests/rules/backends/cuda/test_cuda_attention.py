@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import export
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.attention import fuse_attention
 from modelbuild_rules.backends.cuda.steps.generate.lowerings.attention import block_of, tile_of
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 F = nn.functional
 
@@ -94,7 +94,7 @@ class Given(nn.Module):
         ([torch.randn(1, 2, 4, 8)] * 3, {"is_causal": True, "scale": 2.0}),
     ],
 )
-def test_what_is_fused(given: list[Tensor], options: dict[str, Any], fused: Any) -> None:
+def test_fused_operators(given: list[Tensor], options: dict[str, Any], fused: Any) -> None:
     (made,) = (node for node in fused(Given(**options), *given) if "attention" in str(node.target))
     assert made.target is torch.ops.modelbuild.attention.default
     assert made.args[4:6] == (options.get("is_causal", False), options.get("scale", 8**-0.5))
@@ -108,7 +108,7 @@ def test_what_is_fused(given: list[Tensor], options: dict[str, Any], fused: Any)
         [torch.randn(2, 2, 4, 8), *[torch.randn(1, 2, 4, 8)] * 2],  # keys that are broadcast
     ],
 )
-def test_what_is_not_fused_becomes_atens(given: list[Tensor], fused: Any) -> None:
+def test_unfused_attention_becomes_atens(given: list[Tensor], fused: Any) -> None:
     (made,) = (node for node in fused(Given(), *given) if "attention" in str(node.target))
     assert made.target is torch.ops.aten.scaled_dot_product_attention.default
 

@@ -14,7 +14,7 @@ ATTRIBUTES: dict[str, Any] = Cuda(type="cuda").model_dump(mode="json")
 
 def facts(*capabilities: str, **others: Any) -> dict[str, Any]:
     return {
-        **{"arch": "x86_64", "os": "linux", "cuda_index": 0, "min_glibc": None},
+        **{"arch": "x86_64", "os": "linux", "gpu": 0, "min_glibc": None},
         **others,
         "compute_capabilities": capabilities,
     }
@@ -27,7 +27,7 @@ def test_a_gpu_is_stated_for_every_capability() -> None:
 @pytest.mark.parametrize(
     ("capabilities", "problem"),
     [
-        ((), 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'),
+        ((), 'CUDA needs a device with compute_capabilities; expected one such as ["8.9"]'),
         (("7.5",), "compute capability 7.5 is not supported; expected one of 8.0, 8.6, "),
         (("9.0", "12.0"), "code for compute capability 9.0 runs only there; expected it alone, or with one below 9.0"),
     ],
@@ -83,13 +83,11 @@ def test_the_machine_decides_what_is_linked() -> None:
 
 
 def test_the_device_decides_where_data_is() -> None:
-    assert CUDA.partition_attributes(ATTRIBUTES, facts("8.6", cuda_index=1))["target_device"] == "cuda:1"
-    assert (
-        CUDA.partition_attributes({**ATTRIBUTES, "target_device": "cuda:2"}, facts("8.6"))["target_device"] == "cuda:2"
-    )
+    assert CUDA.partition_attributes(ATTRIBUTES, facts("8.6", gpu=1))["target_device"] == "cuda:1"
+    assert CUDA.partition_attributes({**ATTRIBUTES, "gpu": 2}, facts("8.6", gpu=1))["target_device"] == "cuda:2"
 
 
-def test_what_is_compiled_does_not_depend_on_what_is_taken() -> None:
+def test_compilation_does_not_depend_on_the_choice_of_nodes() -> None:
     other = {**ATTRIBUTES, "exclude_ops": ["aten.gelu.default"], "min_block_size": 9}
     assert CUDA.compile_attributes(other, facts("8.6")) == CUDA.compile_attributes(ATTRIBUTES, facts("8.6"))
     assert CUDA.partition_attributes(other, facts("8.6")) != CUDA.partition_attributes(ATTRIBUTES, facts("8.6"))

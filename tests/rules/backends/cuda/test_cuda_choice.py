@@ -195,7 +195,7 @@ def test_the_same_choice_is_taken_once(tmp_path: Path) -> None:
     assert len(written(candidates, tmp_path)["choices"]) == 1
 
 
-def test_what_a_tuning_file_decides_has_no_candidates(tmp_path: Path) -> None:
+def test_choices_of_a_tuning_file_have_no_candidates(tmp_path: Path) -> None:
     candidates = Candidates(2)
     assert chosen(Tuning({identity(WHAT): Entry(CHOSEN[1], "a.json:7")}), 0, candidates) == 1
     assert written(candidates, tmp_path)["choices"] == []

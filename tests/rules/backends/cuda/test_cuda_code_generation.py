@@ -83,7 +83,7 @@ def generates(lowered: Any, folder: Path) -> str:
         "import sys; from pathlib import Path\n"
         "from modelbuild_rules.backends.cuda.steps.generate.generate import generate\n"
         "from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu\n"
-        "from modelbuild_rules.program.steps.partitions.files import read_partition\n"
+        "from modelbuild_rules.backend_api.steps.partition_files import read_partition\n"
         "with no_gpu(): made = generate(*read_partition(Path(sys.argv[1])), [90])\n"
         "print(*(kernel.source.read_text() for kernel in made.kernels))"
     )

@@ -18,7 +18,7 @@ def method(lowered: Any) -> Method:
     return found
 
 
-def test_what_a_part_on_the_gpu_reads_and_writes_is_left_there(lowering: Any, programs: Mapping[str, Any]) -> None:
+def test_inputs_and_outputs_of_a_gpu_part_stay_in_its_memory(lowering: Any, programs: Mapping[str, Any]) -> None:
     program = programs["attention"].make()[0]
     left = method(lowering(program, [lowering.cuda()], device_io=True))
     for value in (*left.inputs, *left.outputs):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from modelbuild_rules.bundle.steps.runtime.elf import needs
+from modelbuild_rules.backend_api.steps.elf import needs
 
 CI = ("products", "attentions")
 REST = (

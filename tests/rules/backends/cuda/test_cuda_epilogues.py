@@ -38,7 +38,7 @@ def operator(written: Any, columns: int = 320) -> Any:
         (True, BATCH * 4096 + ROW, 1, True, True),  # a single column
     ],
 )
-def test_what_is_fused(
+def test_fused_operators(
     template: bool, written: Any, columns: int, large: bool, fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(epilogues, "LARGE", 2 * 8 * 4096 * columns + (not large))

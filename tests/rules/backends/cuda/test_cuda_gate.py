@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.cpp_compiler import stub_library, zig
+from modelbuild_rules.backend_api.steps.elf import machine, needs
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED, missing_kernels
 from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
-from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
-from modelbuild_rules.cpp.steps.compiler import stub_library, zig
 
 TARGET = "x86_64-linux-gnu.2.28"
 
@@ -50,7 +50,7 @@ def test_a_symbol_that_the_runtime_lacks_is_an_error(stub: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["aoti_torch_get_dim", "cuLaunchKernel", "cudaMalloc"])
-def test_what_the_runtime_has_is_none(name: str, stub: Path, tmp_path: Path) -> None:
+def test_symbols_of_the_runtime_are_not_missing(name: str, stub: Path, tmp_path: Path) -> None:
     assert check(library(stub, name, tmp_path), TARGET).undefined == {name}
 
 
@@ -67,7 +67,7 @@ def test_a_library_for_another_machine_is_an_error(tmp_path: Path) -> None:
         check(made, TARGET)
 
 
-def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
+def test_invalid_libraries_are_errors(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
     with pytest.raises(ValueError, match="text is not a 64-bit little-endian ELF file"):
         needs(tmp_path / "text")

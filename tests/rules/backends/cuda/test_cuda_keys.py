@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import modelbuild
-from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact, StagedInput
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.api import Expander
-from modelbuild.build.source_files import Sources
+from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
+from modelbuild.analysis.rules import load_rules
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.rule_runner import AnalysedTarget
+from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 
@@ -23,14 +23,13 @@ Made = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
+def keys(tmp_path: Path, analysed: Callable[..., AnalysedTarget]) -> Made:
     """Keys by mnemonic of the actions of a program of one library: keys(', candidates = 4', tuning="{}")."""
 
     def made(more: str = "", tuning: str = "", capability: str = "8.6") -> dict[str, str]:
         (tmp_path / "a.json").write_text(tuning)
-        analysis = analysed(f'{{ type = "cuda"{more} }}', '{ type = "portable" }', capability=capability)
-        (later,) = (node for node in analysis.graph.nodes.values() if isinstance(node, Expansion))
-        later.then(Expander(analysis.graph, later.owner, later.room), PLAN)
+        program = analysed(f'{{ type = "cuda"{more} }}', '{ type = "portable" }', capability=capability)
+        program.expand(PLAN)
 
         def staged(action: Action) -> list[StagedInput]:
             return [
@@ -40,14 +39,12 @@ def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
                 for each in action.inputs
             ]
 
-        roots = {"modelbuild": Path(modelbuild.__file__).parent, **analysis.rules.packages}
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
             making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
-            actions = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
             return {
                 action.mnemonic: key_of(making.material(making.request(action, staged(action))))
-                for action in actions
-                if action.owner == "//:program"
+                for action in program.actions.values()
             }
 
     return made

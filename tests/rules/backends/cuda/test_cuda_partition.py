@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import _to_aten
 from modelbuild_rules.backends.cuda.steps.generate.support import (
     CONTROL_FLOW,
@@ -19,7 +20,6 @@ from modelbuild_rules.backends.cuda.steps.generate.support import (
     EXCLUDED,
     NO_KERNEL,
 )
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def why(lowered: Any, op: str) -> set[str]:
@@ -40,7 +40,7 @@ def test_alone_it_takes_everything(lowering: Any, programs: Mapping[str, Any]) -
     assert lowered.taken(None) == []
 
 
-def test_what_depends_on_values_is_left_with_what_follows(lowering: Any, programs: Mapping[str, Any]) -> None:
+def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: Mapping[str, Any]) -> None:
     lowered = lowering(programs["select"].make()[0], [lowering.cuda(), lowering.PORTABLE])
     assert "aten.nonzero.default" in lowered.taken("portable")
     assert "aten.index_select.default" in lowered.taken("portable")
@@ -48,9 +48,9 @@ def test_what_depends_on_values_is_left_with_what_follows(lowering: Any, program
     assert why(lowered, "aten.nonzero.default") == why(lowered, "aten.index_select.default") == {DATA_DEPENDENT}
 
 
-def test_what_depends_on_values_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
+def test_data_dependent_nodes_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
     with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected no such.*"portable"'):
-        lowering(programs["select"].make()[0], [lowering.cuda(data_dependent="error"), lowering.PORTABLE])
+        lowering(programs["select"].make()[0], [lowering.cuda(data_dependent_ops="error"), lowering.PORTABLE])
 
 
 def test_after_another_backend_it_sees_what_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
@@ -102,7 +102,7 @@ class Odd(nn.Module):
         return torch.relu(nn.functional.pdist(x)), x.to(torch.float64) * 2
 
 
-def test_what_there_is_no_kernel_for_is_left(lowering: Any) -> None:
+def test_operators_without_a_kernel_are_left(lowering: Any) -> None:
     lowered = lowering(export(Odd().eval(), (torch.randn(4, 4),)), [lowering.cuda(), lowering.PORTABLE])
     assert why(lowered, "aten._pdist_forward.default") == {NO_KERNEL}
     assert why(lowered, "aten.mul.Tensor") == {DTYPE.format("float64")}
@@ -182,7 +182,7 @@ TENSORRT: Mapping[str, Any] = {
         "flavour": "rtx",
         "precision": "fp32",
         "min_block_size": 1,
-        "torch_executed_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor"],
+        "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor"],
         "require_full_compilation": False,
         "optimization_profiles": [],
         "fallback_data_dependent_ops": True,
@@ -197,13 +197,13 @@ def test_after_tensorrt_it_sees_what_is_left(lowering: Any, programs: Mapping[st
     kinds = [part["kind"] for part in lowered.plan]
     assert kinds.count("tensorrt") == kinds.count("cuda") == 2
     assert set(lowered.taken("tensorrt")) == {"aten.convolution.default"}
-    assert set(lowered.taken("cuda")) == set(TENSORRT["attributes"]["torch_executed_ops"])
+    assert set(lowered.taken("cuda")) == set(TENSORRT["attributes"]["exclude_ops"])
     assert lowered.taken("portable") == []
     parts = [shapes(lowered, part["id"]) - {(5,)} for part in lowered.plan if part["kind"] == "cuda"]
     assert sorted(parts, key=sorted) == [{(2, 1, 1)}, {(6, 1, 1)}]
 
 
-def test_what_one_leaves_the_next_of_the_same_kind_can_take(lowering: Any, programs: Mapping[str, Any]) -> None:
+def test_a_second_backend_takes_nodes_that_the_first_leaves(lowering: Any, programs: Mapping[str, Any]) -> None:
     first, second = lowering.cuda(exclude_ops=["aten.gelu.default"]), lowering.cuda()
     lowered = lowering(programs["mlp"].make()[0], [first, second, lowering.PORTABLE])
     assert [(part["kind"], part["entry"]) for part in lowered.plan] == [("cuda", 0), ("cuda", 0), ("cuda", 1)]
@@ -220,7 +220,7 @@ class Refused(nn.Module):
         return wide, deep, chosen, x.kthvalue(2)[0], x.median(3)[0], x.mode(3)[0], x + 1
 
 
-def test_what_the_compiler_leaves_to_libtorch_is_left(lowering: Any) -> None:
+def test_operators_of_libtorch_are_left(lowering: Any) -> None:
     lowered = lowering(export(Refused(), (torch.randn(1, 4, 20, 20),)), [lowering.cuda(), lowering.PORTABLE])
     left = {"avg_pool2d.default", "avg_pool3d.default", "scatter.src", "kthvalue.default", "median.dim", "mode.default"}
     for name in left:

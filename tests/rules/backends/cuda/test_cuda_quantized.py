@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from modelbuild_rules.program.steps.linking.named_data import read_named
+from modelbuild_rules.backend_api.steps.named_data import read_named
 from tests.rules.backends.cuda.conftest import CUDA, PORTABLE, Built, compile_partition, lower
 from tests.rules.quantization.conftest import Quantized, run_quantization
 

@@ -7,20 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from modelbuild.actions import Action
-from modelbuild.analysis.analyze import Analyzer
+from modelbuild.rule_runner import AnalysedTarget
 
 Declared = Callable[..., dict[str, list[Action]]]
 
 
 @pytest.fixture
-def declared(analysed: Callable[..., Analyzer]) -> Declared:
+def declared(analysed: Callable[..., AnalysedTarget]) -> Declared:
     """Return the actions of a program with a stack of tables by mnemonic, except those that wait for its partitions."""
 
     def actions(*backends: str) -> dict[str, list[Action]]:
         found: dict[str, list[Action]] = {}
-        for node in analysed(*backends).graph.nodes.values():
-            if node.owner == "//:program" and isinstance(node, Action):
-                found.setdefault(node.mnemonic, []).append(node)
+        for action in analysed(*backends).actions.values():
+            found.setdefault(action.mnemonic, []).append(action)
         return found
 
     return actions
@@ -49,9 +48,7 @@ def test_backends_stand_in_any_order(declared: Declared, order: tuple[str, ...])
 @pytest.mark.parametrize(
     ("backend", "reads"), [("cuda", True), ("tensorrt", True), ("xnnpack", False)], ids=lambda value: str(value)
 )
-def test_what_example_inputs_are_read_with_is_in_the_key_where_they_are(
-    declared: Declared, backend: str, reads: bool
-) -> None:
+def test_readers_of_example_inputs_are_in_the_key(declared: Declared, backend: str, reads: bool) -> None:
     """Partitions that do not run here are compared with the program on a recorded call."""
     (partition,) = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')["partition"]
     assert ("calls" in {each.name for each in partition.inputs}) == reads

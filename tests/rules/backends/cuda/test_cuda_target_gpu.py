@@ -92,7 +92,7 @@ def test_everything_is_put_back() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
-def test_small_products_are_of_tf32_too(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_products_are_of_tf32(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inductor leaves those out, which would be computed without tensor cores: the fp32 that means three of TF32 is
     not set for this precision."""
     import triton

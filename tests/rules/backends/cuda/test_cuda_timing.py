@@ -101,7 +101,7 @@ def test_arguments_that_cannot_be_made_are_told(run: Run, tmp_path: Path) -> Non
         ({"FAKE_FAILS": "cuLaunchKernel"}, "error: none of the candidates can be timed"),
     ],
 )
-def test_what_fails_is_told(run: Run, tmp_path: Path, environment: dict[str, str], problem: str) -> None:
+def test_failures_are_reported(run: Run, tmp_path: Path, environment: dict[str, str], problem: str) -> None:
     status, printed, told = run(**environment)
     assert (status, printed, told.splitlines()[-1]) == (1, "", problem)
     assert not (tmp_path / "made.json").exists()

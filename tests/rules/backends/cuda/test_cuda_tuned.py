@@ -24,18 +24,17 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [16, 64], dtype = "float32" }]
 
 [[device_target]]
 name = "device"
 arch = "x86_64"
-compute_capability = ["9.0"]
+compute_capabilities = ["9.0"]
 """
 PROGRAM = """
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1{more} }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1{more} }}, "portable"]
 
 [[pte_program]]
 name = "{name}"
@@ -122,7 +121,7 @@ def test_compiling_shows_each_candidate_and_each_kernel(compiled: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
+def test_tuned_programs(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
     """Through the command line."""
     workspace.write(
         {

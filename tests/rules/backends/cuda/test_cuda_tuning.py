@@ -37,7 +37,7 @@ def file(folder: Path, *entries: Any, **head: Any) -> Path:
     return made
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_written_files_are_read_again(tmp_path: Path) -> None:
     found = read(file(tmp_path, FIRST, OTHER), "2.14.0", "3.8.0", 90)
     assert {key: entry.chosen for key, entry in found.items()} == {
         identity(each): each["chosen"] for each in (FIRST, OTHER)
@@ -64,7 +64,7 @@ def test_a_file_without_choices_fits_all_versions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["microseconds", "by_cost", "gpu", "driver", "chosen"])
-def test_what_was_measured_says_nothing_of_which_choice_it_is(name: str) -> None:
+def test_timings_do_not_identify_a_choice(name: str) -> None:
     assert identity({**FIRST, name: "other"}) == identity(FIRST)
 
 
@@ -106,7 +106,7 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, head: dict[str, Any], 
         ("\n  ]", "\n  ", "a.tuning.json:10: not a tuning file: "),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, before: str, after: str, problem: str) -> None:
+def test_errors_name_their_line(tmp_path: Path, before: str, after: str, problem: str) -> None:
     path = file(tmp_path, FIRST, OTHER)
     head, found, tail = path.read_text().rpartition(before)
     assert found

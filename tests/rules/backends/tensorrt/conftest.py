@@ -19,7 +19,7 @@ OFFERED: Mapping[str, Any] = {
     "flavour": "rtx",
     "precision": "fp32",
     "min_block_size": 1,
-    "torch_executed_ops": [],
+    "exclude_ops": [],
     "require_full_compilation": False,
     "optimization_profiles": [],
     "fallback_data_dependent_ops": True,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from modelbuild_rules.backends.tensorrt import backend
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 
-FACTS: dict[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.9", "8.6"), "cuda_index": 0}
+FACTS: dict[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.9", "8.6"), "gpu": 0}
 BOTH, PARTITION, COMPILE = {"partition", "compile"}, {"partition"}, {"compile"}
 
 
@@ -35,49 +35,46 @@ def seen(given: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     [
         ({"precision": "fp32"}, {}, BOTH),
         ({"min_block_size": 2}, {}, PARTITION),
-        ({"torch_executed_ops": ["aten.add.Tensor"]}, {}, PARTITION),
+        ({"exclude_ops": ["aten.add.Tensor"]}, {}, PARTITION),
         ({"require_full_compilation": True}, {}, PARTITION),
-        ({"fallback_data_dependent_ops": False}, {}, BOTH),
+        ({"data_dependent_ops": "take"}, {}, BOTH),
         ({"optimization_profiles": [{"x": {"min": [1], "opt": [2], "max": [3]}}]}, {}, PARTITION),
         ({"workspace_size": "2GiB"}, {}, COMPILE),
         ({"on_failure": "fallback"}, {}, PARTITION),
         ({"gpu": 1}, {}, BOTH),
-        ({"target_device": "cuda:1"}, {}, PARTITION),
         ({"flavour": "standard"}, {}, BOTH),
         ({}, {"compute_capabilities": ("8.6",)}, COMPILE),
-        ({}, {"cuda_index": 1}, BOTH),
+        ({}, {"gpu": 1}, BOTH),
         ({}, {"arch": "aarch64"}, COMPILE),
         # Another spelling of the same value has the same key.
         ({}, {"compute_capabilities": ("8.6", "8.9")}, set()),
-        ({"target_device": "cuda:0"}, {}, set()),
         ({"gpu": 0}, {}, set()),
-        ({"fallback_data_dependent_ops": True}, {}, set()),
+        ({"data_dependent_ops": "fallback"}, {}, set()),
         ({"workspace_size": 1 << 30}, {}, set()),
         ({}, {"memory": 5}, set()),
     ],
 )
-def test_who_sees_an_attribute(given: dict[str, Any], facts: dict[str, Any], changed: set[str]) -> None:
+def test_readers_of_an_attribute(given: dict[str, Any], facts: dict[str, Any], changed: set[str]) -> None:
     base, other = seen({}, FACTS), seen(given, {**FACTS, **facts})
     assert {step for step in base if base[step] != other[step]} == changed
 
 
 def test_sets_have_one_order() -> None:
     names = ["aten.sub.Tensor", "aten.add.Tensor", "aten.sub.Tensor"]
-    assert attributes(torch_executed_ops=names) == attributes(torch_executed_ops=["aten.add.Tensor", "aten.sub.Tensor"])
+    assert attributes(exclude_ops=names) == attributes(exclude_ops=["aten.add.Tensor", "aten.sub.Tensor"])
 
 
-def test_with_fallback_the_engines_settings_decide_partitions_too() -> None:
+def test_with_fallback_engine_settings_decide_partitions() -> None:
     one, other = (seen({"on_failure": "fallback", "workspace_size": size}, FACTS)["partition"] for size in (1, 2))
     assert one != other
 
 
 @pytest.mark.parametrize("gpu", [0, 1])
 def test_the_label_follows_the_engine(gpu: int) -> None:
-    steps = seen({}, {**FACTS, "cuda_index": gpu})
+    steps = seen({}, {**FACTS, "gpu": gpu})
     assert (steps["partition"]["target_device"], steps["compile"]["gpu"]) == (f"cuda:{gpu}", gpu)
-    steps = seen({"gpu": 5}, {**FACTS, "cuda_index": gpu})
+    steps = seen({"gpu": 5}, {**FACTS, "gpu": gpu})
     assert (steps["partition"]["target_device"], steps["compile"]["gpu"]) == ("cuda:5", 5)
-    assert seen({"gpu": 5, "target_device": "cuda:7"}, FACTS)["partition"]["target_device"] == "cuda:7"
 
 
 def test_the_standard_flavour_builds_on_a_gpu() -> None:
@@ -99,7 +96,7 @@ def test_defaults_of_the_flavours() -> None:
     ("flavour", "wanted", "problem"),
     [
         ("rtx", ("8.6", "12.0"), ""),
-        ("rtx", (), 'TensorRT needs a device with compute_capability; expected one such as ["8.9"]'),
+        ("rtx", (), 'TensorRT needs a device with compute_capabilities; expected one such as ["8.9"]'),
         ("rtx", ("8.6", "9.0"), "TensorRT-RTX does not support compute capability 9.0; expected one of 7.5, 8.0, 8.6"),
         ("rtx", ("8.7",), "TensorRT-RTX does not support compute capability 8.7"),
         ("standard", ("9.0",), ""),
@@ -144,12 +141,12 @@ def test_the_standard_flavour_builds_on_the_device(monkeypatch: pytest.MonkeyPat
         {"precision": "int8"},
         {"flavour": "lean"},
         {"min_block_size": 0},
-        {"torch_executed_ops": ["add"]},
+        {"exclude_ops": ["add"]},
         {"optimization_profiles": [{"x": {"min": [1], "max": [3]}}]},
         {"workspace_size": "much"},
         {"on_failure": "ignore"},
         {"gpu": -1},
-        {"target_device": "cuda 0"},
+        {"data_dependent_ops": True},
         {"builder": "onnx"},
     ],
 )

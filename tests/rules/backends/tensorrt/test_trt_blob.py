@@ -26,7 +26,7 @@ def theirs() -> Any:
 @pytest.mark.parametrize("names", [(("a",), ("out",)), (("x", "a longer name", "é"), ("o0", "o1"))])
 @pytest.mark.parametrize("device", [0, 3])
 @pytest.mark.parametrize("aliased", [False, True])
-def test_what_we_write_they_read(theirs: Any, tmp_path: Path, names: Any, device: int, aliased: bool) -> None:
+def test_torch_tensorrt_reads_our_blobs(theirs: Any, tmp_path: Path, names: Any, device: int, aliased: bool) -> None:
     shared = ((names[1][0], names[0][0], "kv_cache_update"),) if aliased else ()
     write_blob(tmp_path / "blob", Metadata(*names, device, "linux_aarch64", shared), memoryview(ENGINE))
     assert (tmp_path / "blob").read_bytes()[:4] == (b"TR02" if aliased else b"TR01")
@@ -40,7 +40,7 @@ def test_what_we_write_they_read(theirs: Any, tmp_path: Path, names: Any, device
 
 
 @pytest.mark.parametrize("aliased", [{}, {"y": ("x", "user")}])
-def test_what_they_write_we_read(theirs: Any, tmp_path: Path, aliased: dict[str, Any]) -> None:
+def test_blobs_of_torch_tensorrt_are_read(theirs: Any, tmp_path: Path, aliased: dict[str, Any]) -> None:
     binding = theirs.TensorRTIOBinding
     metadata = theirs.TensorRTBlobMetadata(
         io_bindings=[binding("x", "float32", [1, 3]), binding("y", "float32", [1], False)],

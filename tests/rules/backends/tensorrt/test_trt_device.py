@@ -22,7 +22,7 @@ class Two(nn.Module):
 
 
 X = torch.rand(2, 3)
-SPLIT = {"torch_executed_ops": ["aten.erf.default"]}
+SPLIT = {"exclude_ops": ["aten.erf.default"]}
 
 
 def labels(pte: Path) -> list[tuple[str, int, set[str]]]:
@@ -55,10 +55,10 @@ def test_a_label_given_is_the_label_derived(
 
 def test_two_engines_on_two_gpus(partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path) -> None:
     """Two tables, one with its own GPU: each engine has the label of its GPU, as derived by the rule."""
-    facts = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
+    facts = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "gpu": 0}
     tables = [
-        Tensorrt(type="tensorrt", min_block_size=1, torch_executed_ops=("aten.erf.default", "aten.sigmoid.default")),
-        Tensorrt(type="tensorrt", min_block_size=1, torch_executed_ops=("aten.erf.default",), gpu=1),
+        Tensorrt(type="tensorrt", min_block_size=1, exclude_ops=("aten.erf.default", "aten.sigmoid.default")),
+        Tensorrt(type="tensorrt", min_block_size=1, exclude_ops=("aten.erf.default",), gpu=1),
     ]
     given = [table.model_dump(mode="json") for table in tables]
     made = partition(Two(), (X,), tmp_path / "made", *(TENSORRT.partition_attributes(each, facts) for each in given))

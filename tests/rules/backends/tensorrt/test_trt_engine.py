@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine import engine, lowering
 from modelbuild_rules.backends.tensorrt.steps.engine.bisection import part
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 class Relu(nn.Module):
@@ -116,7 +116,7 @@ def test_a_dimension_without_a_greatest_size(partition: Callable[..., Any], tmp_
         partition(Relu(), (torch.ones(2, 4),), tmp_path / "made", dynamic=free)
 
 
-def test_what_tensorrt_refuses(
+def test_refusals_of_tensorrt(
     partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the decomposition of topk, the converter makes a layer that TensorRT refuses."""

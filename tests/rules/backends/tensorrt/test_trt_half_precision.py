@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine import half_precision
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 TYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
@@ -107,11 +107,11 @@ def test_a_wrong_engine_is_an_error_with_its_first_wrong_node(
     text = str(error.value)
     assert text.startswith("output 0 of partition p0, as TensorRTBackend compiles it, differs")
     assert "the first wrong node is node aten_permute_copy_default from linear (aten.permute_copy.default)" in text
-    assert text.endswith('torch_executed_ops = ["aten.permute_copy.default"] leaves it to the next backend')
+    assert text.endswith('exclude_ops = ["aten.permute_copy.default"] leaves it to the next backend')
     monkeypatch.setattr(half_precision, "limited", right)
-    table = {"precision": "fp16", "torch_executed_ops": ["aten.permute_copy.default"]}
+    table = {"precision": "fp16", "exclude_ops": ["aten.permute_copy.default"]}
     made = partition(net, (X,), tmp_path / "made", table)
-    assert made.why("aten.permute_copy.default") == "listed in torch_executed_ops"
+    assert made.why("aten.permute_copy.default") == "listed in exclude_ops"
 
 
 @pytest.mark.parametrize(

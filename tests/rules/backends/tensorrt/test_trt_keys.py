@@ -14,12 +14,12 @@ from torch import nn
 import modelbuild
 import modelbuild_rules
 from modelbuild.actions import Action, Output, StagedInput
-from modelbuild.build.source_files import Sources
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.session.source_files import Sources
 from modelbuild.store.local import open_store
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 
-FACTS: Mapping[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
+FACTS: Mapping[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "gpu": 0}
 
 Key = Callable[..., str]
 
@@ -65,7 +65,7 @@ class Small(nn.Module):
 
 
 X = torch.ones(2, 4)
-SPLIT = {"torch_executed_ops": ["aten.erf.default"]}
+SPLIT = {"exclude_ops": ["aten.erf.default"]}
 OTHERS: Mapping[str, tuple[nn.Module, torch.Tensor]] = {
     "argument": (Small(slope=0.2), X),
     "edge": (Small(swap=True), X),
@@ -120,9 +120,7 @@ def test_another_head_is_another_engine_and_none_else(partition: Callable[..., A
     assert len({key(three, "p0"), key(three, "p1"), key(five, "p1")}) == 3
 
 
-def test_what_is_in_front_of_dynamic_sizes_is_not_in_it(
-    partition: Callable[..., Any], key: Key, tmp_path: Path
-) -> None:
+def test_nodes_before_dynamic_sizes_are_in_no_key(partition: Callable[..., Any], key: Key, tmp_path: Path) -> None:
     """A size is read from a tensor that the partition takes anyway, not from its origin in the program."""
 
     class Behind(nn.Module):

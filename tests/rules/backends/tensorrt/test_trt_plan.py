@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.backends.tensorrt.steps.engine.plan import order_bindings
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 class Branches(nn.Module):
@@ -58,7 +58,7 @@ def test_an_engine_comes_in_order(engine: Any) -> None:
     assert mentions(bytes(engine.plan)).endswith("001122")
 
 
-def test_what_has_no_such_tables_is_left(engine: Any) -> None:
+def test_engines_without_these_tables_are_unchanged(engine: Any) -> None:
     plan = bytes(engine.plan)
     for given, names in ((b"output1 output0" * 9, engine.outputs), (plan, ("none", "of these")), (plan, ("output1",))):
         left = bytearray(given)

@@ -58,7 +58,7 @@ def test_settings_of_an_older_version_take_defaults_for_what_they_lack() -> None
     """Blobs stored by us and by torch_tensorrt before fallback_data_dependent_ops existed."""
     from torch_tensorrt.dynamo import CompilationSettings
 
-    ours = {"flavour": "rtx", "precision": "fp32", "min_block_size": 3, "torch_executed_ops": ["aten.add.Tensor"]}
+    ours = {"flavour": "rtx", "precision": "fp32", "min_block_size": 3, "exclude_ops": ["aten.add.Tensor"]}
     settings = compilation_settings(ours)
     assert settings.fallback_data_dependent_ops
     assert (settings.min_block_size, settings.disable_tf32, settings.workspace_size) == (3, True, 1 << 30)

@@ -15,11 +15,11 @@ import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch import Tensor, nn
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
+from modelbuild_rules.backend_api.steps.quantized import quantized as quantized_nodes
 from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.quantized import quantized as quantized_nodes
-from modelbuild_rules.program.steps.partitions.files import read_partition
 from tests.rules.quantization.conftest import Quantized, run_quantization
 
 OPS = torch.ops.quantized_decomposed
@@ -217,7 +217,7 @@ def test_layers_that_are_left_out_stay_in_floating_point(tmp_path: Path) -> None
 def test_float8_needs_tensorrt(float8: Quantized, partition: Callable[..., Any], tmp_path: Path) -> None:
     image = (torch.rand(1, CHANNELS, 6, 6),)
     with pytest.raises(StepError) as error:
-        partition(float8.program(), image, tmp_path / "made", {"torch_executed_ops": ["aten.addmm.default"]})
+        partition(float8.program(), image, tmp_path / "made", {"exclude_ops": ["aten.addmm.default"]})
     assert str(error.value).startswith(
         f"{executorch_private.name()} has no portable kernel for torchao.quantize_affine_float8_non_decomposed.default"
     )

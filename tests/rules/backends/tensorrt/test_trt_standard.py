@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from modelbuild.actions import Action, Expansion
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
-from modelbuild.api import Expander
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
+from modelbuild.rule_runner import RuleRunner
 from modelbuild.step import StepError
-from modelbuild.workspace.workspace import load_workspace
 from modelbuild_rules.backends.tensorrt.steps import partitioning
 from modelbuild_rules.backends.tensorrt.steps.engine import settings
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
@@ -33,17 +27,10 @@ class Nonzero(torch.nn.Module):
 
 def test_an_engine_is_compiled_on_a_gpu_of_its_capability_whose_model_is_in_the_key(tmp_path: Path) -> None:
     table = '{ type = "tensorrt", flavour = "standard" }'
-    (tmp_path / "MODELBUILD.toml").write_text("")
-    (tmp_path / "net.py").touch()
-    (tmp_path / "BUILD.toml").write_text(
-        program_build(table, entry="net.py:Net", device='compute_capability = ["9.0"]')
-    )
-    rules = load_rules(tmp_path, ())
-    analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
-    analyzer.analyze(Label("", "program"))
-    (expansion,) = (node for node in analyzer.graph.nodes.values() if isinstance(node, Expansion))
-    expansion.then(Expander(analyzer.graph, expansion.owner, expansion.room), PLAN)
-    actions = {node.mnemonic: node for node in analyzer.graph.nodes.values() if isinstance(node, Action)}
+    build = program_build(table, entry="net.py:Net", device='compute_capabilities = ["9.0"]')
+    program = RuleRunner(tmp_path, {"BUILD.toml": build, "net.py": ""}).target("//:program")
+    program.expand(PLAN)
+    actions = {action.mnemonic: action for action in program.actions.values()}
     resources = actions["compile"].resources
     assert (resources.gpu, resources.compute_capability) == (1, "9.0")  # the GPUs of an action are in its key
     assert actions["partition"].resources.gpu == 0

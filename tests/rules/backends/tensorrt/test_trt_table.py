@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 class Function(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backends.xnnpack.steps import executorch_xnnpack_private
-from modelbuild_rules.program.steps.lowering import executorch_private
 from tests.private_names import is_there
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.export import Dim, export
 
-from modelbuild.step import StepError
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
 
 
@@ -26,7 +25,7 @@ class Call(nn.Module):
 def bounds(function: Callable[..., Any], x: torch.Tensor) -> set[int]:
     """Return the bounds of the sizes that depend on values. The first dimension of x is dynamic, up to 30."""
     program = export(Call(function), (x,), dynamic_shapes=(({0: Dim("n", min=0, max=30)}),))
-    bound_sizes(program)
+    assert bound_sizes(program) == ""
     return {int(each.upper) for symbol, each in program.range_constraints.items() if str(symbol).startswith("u")}
 
 
@@ -84,10 +83,10 @@ def test_the_bound_of_the_model_is_kept() -> None:
     ids=["bincount", "repeat_interleave", "item"],
 )
 def test_the_node_that_makes_an_unbounded_size_is_named(function: Callable[..., Any], expected: str) -> None:
-    with pytest.raises(StepError) as caught:
-        bounds(function, torch.zeros(9, dtype=torch.int64))
-    assert str(caught.value) == expected
+    x = torch.zeros(9, dtype=torch.int64)
+    program = export(Call(function), (x,), dynamic_shapes=(({0: Dim("n", min=0, max=30)}),))
+    assert bound_sizes(program) == expected
 
 
 def test_an_unbounded_number_that_is_no_size_is_accepted() -> None:
-    bound_sizes(export(Call(lambda x: x * x.sum().item()), (torch.zeros(9, dtype=torch.int64),)))
+    assert bound_sizes(export(Call(lambda x: x * x.sum().item()), (torch.zeros(9, dtype=torch.int64),))) == ""

@@ -14,7 +14,7 @@ from executorch.extension.pybindings._C import _load_for_executorch_from_buffer
 from torch import Tensor, nn
 from torch.export import Dim
 
-from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero, has_nonzero
 
 FUNCTIONS: Mapping[str, Callable[[Tensor], Any]] = {
     "nonzero": torch.nonzero,
@@ -183,9 +183,9 @@ def run_by_executorch(program: Any, *inputs: Tensor) -> list[Tensor]:
     return list(_load_for_executorch_from_buffer(made.buffer).forward(inputs))
 
 
-def test_a_program_without_any_is_left_alone() -> None:
-    program = torch.export.export(nn.ReLU(), (torch.ones(2, 3),))
-    assert correct_nonzero(program) is program
+def test_a_program_without_any() -> None:
+    assert not has_nonzero(torch.export.export(nn.ReLU(), (torch.ones(2, 3),)))
+    assert has_nonzero(torch.export.export(Each([Case("index", (3, 4))]), (torch.ones(3, 4),)))
 
 
 @pytest.mark.parametrize(

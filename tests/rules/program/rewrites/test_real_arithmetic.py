@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.node_names import origin
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import between, from_real, to_real
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
 

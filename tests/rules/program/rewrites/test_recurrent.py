@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from modelbuild_rules.model.steps.exported.composite_shapes import shapes_from_inputs
-from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites.recurrent import has_recurrent_nets, keep_loops
 
 
 class Nets(nn.Module):
@@ -57,6 +57,6 @@ def test_a_net_with_a_dynamic_number_of_steps_keeps_its_loop() -> None:
         torch.testing.assert_close(program.module()(x), Nets().eval()(x))
 
 
-def test_a_program_without_recurrent_nets_is_unchanged() -> None:
-    program = torch.export.export(nn.ReLU(), (torch.rand(2),))
-    assert keep_loops(program, 0) is program
+def test_a_program_without_recurrent_nets() -> None:
+    assert has_recurrent_nets(export())
+    assert not has_recurrent_nets(torch.export.export(nn.ReLU(), (torch.rand(2),)))

@@ -10,7 +10,7 @@ import torch
 from executorch.extension.pybindings._C import _load_for_executorch
 from torch import Tensor, nn
 
-from modelbuild_rules.program.steps.lowering.rewrites.rows import join_rows
+from modelbuild_rules.program.steps.lowering.rewrites.rows import has_separate_rows, join_rows
 from tests.portable_program import build_program
 
 aten = torch.ops.aten
@@ -49,8 +49,11 @@ def test_inputs_of_exchanged_dimensions_are_copied_once_each() -> None:
 
 def test_operators_that_stay_whole_are_left() -> None:
     program = exported(Exchanged(), torch.randn(3, 7, 6))
+    assert has_separate_rows(program)
     join_rows(program, {aten.linear.default})
     assert copied(program) == ["matmul"]
+    assert has_separate_rows(program)
+    assert not has_separate_rows(join_rows(program, set()))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

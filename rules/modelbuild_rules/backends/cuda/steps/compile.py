@@ -1,7 +1,7 @@
 """Compile a partition for the CUDA delegate. Inputs, params and outputs are those of every compile step
-(program/steps/partitions/compile.py), and
+(backend_api/steps/compile.py), and
 
-Inputs   runtime   tree: the output of cpp/steps/cpp_runtime.py for the machine
+Inputs   runtime   tree: the output of backend_api/steps/cpp_runtime.py for the machine
          tuning    a tuning file, if the stack names one
 """
 
@@ -11,15 +11,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step
+from modelbuild_rules.backend_api.steps.compile import input_partition
+from modelbuild_rules.backend_api.steps.partition_files import read_changed
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
 from modelbuild_rules.backends.cuda.steps.library import compiled
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.partitions.files import read_changed, read_partition
 
 
 def run(step: Step) -> None:
-    executorch_private.require()
-    program, specs = read_partition(step.input("partition"))
+    program, specs = input_partition(step)
     with TemporaryDirectory() as work, no_gpu():
         compiled.compile(
             program,

@@ -9,33 +9,27 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.aten import operator_names
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.shapes import own_sizes
 from modelbuild_rules.backends.cuda.steps.generate.lowerable import refused
 from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions, compile_specs
 from modelbuild_rules.backends.cuda.steps.generate.support import NO_KERNEL
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
-from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
-from modelbuild_rules.program.steps.lowering.rewrites.sizes import own_sizes
 
 
 class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
     on_gpu = True
+    real_arithmetic = True
 
     def common(self, attributes: Mapping[str, Any]) -> str:
         """Return the GPU on which partitions have their state in common."""
         return str(attributes["target_device"])
 
-    def prepare(self, program: Any) -> Any:
-        """Rewrite complex numbers to pairs of real ones: the delegate has no complex tensors."""
-        return in_real_arithmetic(program)
-
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""
-        import torch
-
-        names = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
-        known = {name if name.count(".") == 2 else f"{name}.default" for name in names}
+        known = operator_names()
         for op in attributes["exclude_ops"]:
             if op not in known:
                 raise StepError(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig
 from torchao.quantization.granularity import PerGroup
 
-from modelbuild_rules.quantization.steps.quantizing import Quantizing
+from modelbuild_rules.backend_api.steps.quantizing import Quantizing
 
 _GROUP = 32
 

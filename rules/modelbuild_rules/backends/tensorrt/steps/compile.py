@@ -1,5 +1,5 @@
 """Compile a partition for TensorRT. Inputs, params and outputs are those of every compile step
-(program/steps/partitions/compile.py)."""
+(backend_api/steps/compile.py)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild_rules.backend_api.steps.compile import input_partition
+from modelbuild_rules.backend_api.steps.compiled import PROCESSED
+from modelbuild_rules.backend_api.steps.named_data import write_named
 from modelbuild_rules.backends.tensorrt.steps.engine.about import write_about
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.backends.tensorrt.steps.engine.plan_header import read_header
-from modelbuild_rules.program.steps.linking.named_data import write_named
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
-from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def run(step: Step) -> None:
-    executorch_private.require()
-    program, _ = read_partition(step.input("partition"))
+    program, _ = input_partition(step)
     compile(program, step.params["attributes"], step.outputs["compiled"], step.progress)
 
 

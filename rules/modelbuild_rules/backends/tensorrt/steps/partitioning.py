@@ -8,6 +8,9 @@ from typing import Any
 import torch
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.shapes import own_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.bisection import nodes_at_fault
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, ConversionError, build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
@@ -16,10 +19,6 @@ from modelbuild_rules.backends.tensorrt.steps.engine.pooling import in_batches, 
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
-from modelbuild_rules.program.steps.lowering.delegation import computing
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
-from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
-from modelbuild_rules.program.steps.lowering.rewrites.sizes import own_sizes
 
 TOLERANCES = {"fp16": 2e-2, "bf16": 1e-1}
 """Tolerance of reduced precision, relative to a result's greatest magnitude."""
@@ -30,13 +29,12 @@ class _TensorrtPartitioning(Partitioning):
     annotations = (PROFILES,)
     passes = (own_sizes,)
     on_gpu = True
+    real_arithmetic = True
     leaves_quantized = True
-    excluding = "torch_executed_ops"
     unrolls = 16
 
     def prepare(self, program: Any) -> Any:
-        """Rewrite poolings to the forms that have a converter, and complex numbers to pairs of real ones."""
-        program = in_real_arithmetic(program)
+        """Rewrite poolings to the forms that have a converter."""
         for module in program.graph_module.modules():
             if isinstance(module, torch.fx.GraphModule):
                 in_batches(module)

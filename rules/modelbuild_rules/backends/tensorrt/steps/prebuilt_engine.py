@@ -1,7 +1,7 @@
 """Check an engine from elsewhere against its declaration, and write it as a compiled partition. Torch-free.
 
 Inputs   plan      the engine
-Params   version, compute_capability, arch, inputs, outputs, profiles, version_compatible, host_code, gpu: as declared
+Params   version, compute_capabilities, arch, inputs, outputs, profiles, version_compatible, host_code, gpu: as declared
          places    places of attributes in the BUILD file, for errors; not in the key
 Outputs  compiled  tree: a compiled partition, with about.json
 """
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.compiled import PROCESSED
+from modelbuild_rules.backend_api.steps.named_data import write_named
 from modelbuild_rules.backends.tensorrt.steps.engine.about import write_about
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.plan_header import PlanHeader, read_header
-from modelbuild_rules.program.steps.linking.named_data import write_named
-from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
 
 
 def run(step: Step) -> None:
@@ -31,7 +31,7 @@ def run(step: Step) -> None:
         params["gpu"],
         platform=f"linux_{params['arch']}",
         declared={
-            "compute_capabilities": params["compute_capability"],
+            "compute_capabilities": params["compute_capabilities"],
             "version_compatible": params["version_compatible"],
             "host_code": params["host_code"],
             "inputs": [{**_typed(each), "profiles": _profiles(each["shape"], params["profiles"])} for each in inputs],
@@ -42,7 +42,7 @@ def run(step: Step) -> None:
     with plan.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as engine:
         write_blob(folder / PROCESSED, metadata, engine)
     write_named(folder, ())
-    write_about(folder, header, params["compute_capability"], params["version_compatible"])
+    write_about(folder, header, params["compute_capabilities"], params["version_compatible"])
 
 
 def _header(plan: Path, params: Mapping[str, Any]) -> PlanHeader:
@@ -60,10 +60,10 @@ def _header(plan: Path, params: Mapping[str, Any]) -> PlanHeader:
     if header.version_text != params["version"]:
         built = f"{plan.name} was built with {header.product} {header.version_text}"
         raise StepError(f"{places['version']}: {built}; the target declares {params['version']}")
-    if header.capability is not None and header.capability not in params["compute_capability"]:
+    if header.capability is not None and header.capability not in params["compute_capabilities"]:
         built = f"{plan.name} was built on a GPU of compute capability {header.capability}"
-        declared = ", ".join(params["compute_capability"])
-        raise StepError(f"{places['compute_capability']}: {built}; the target declares {declared}")
+        declared = ", ".join(params["compute_capabilities"])
+        raise StepError(f"{places['compute_capabilities']}: {built}; the target declares {declared}")
     if header.product == "TensorRT-RTX" and params["version_compatible"]:
         raise StepError(f"{places['plan']}: {plan.name} is for TensorRT-RTX; expected version_compatible = false")
     return header

@@ -12,8 +12,8 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.model.steps.exported import compiled_part  # noqa: F401  (registers its operator)
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 BACKEND = "TensorRTBackend"
 _OPERATOR = "modelbuild.compiled_part.default"

@@ -10,8 +10,8 @@ from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver, PerChan
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
+from modelbuild_rules.backend_api.steps.quantizing import Filter, Quantizing
 from modelbuild_rules.backends.tensorrt.steps.float8 import Float8Observer, Float8PerChannelObserver
-from modelbuild_rules.quantization.steps.quantizing import Filter, Quantizing
 
 _LINEAR = torch.ops.aten.linear.default
 _OPERATORS = (torch.ops.aten.conv2d.default, _LINEAR)

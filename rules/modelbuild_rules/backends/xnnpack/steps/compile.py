@@ -10,15 +10,15 @@ from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir.dialects._ops import ops
 
 from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild_rules.backend_api.steps.compile import compile_partition, preprocess
+from modelbuild_rules.backend_api.steps.compiled import Compiled
+from modelbuild_rules.backend_api.steps.kept_results import computed_once
 from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import with_nonfinite_numbers
 from modelbuild_rules.backends.xnnpack.steps.normalization import without_norms
 from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
 from modelbuild_rules.backends.xnnpack.steps.progress import shown
 from modelbuild_rules.backends.xnnpack.steps.shared_values import unshare_values
-from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
-from modelbuild_rules.program.steps.partitions.compile import compile_partition, preprocess
-from modelbuild_rules.program.steps.partitions.compiled import Compiled
 
 
 def run(step: Step) -> None:

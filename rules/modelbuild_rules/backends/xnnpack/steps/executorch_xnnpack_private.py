@@ -1,6 +1,6 @@
 """The private names of executorch that the steps for XNNPACK use.
 
-All of it was checked on the version that program/steps/lowering/executorch_private.py requires, 1.5.1.
+All of it was checked on the version that backend_api/steps/executorch_private.py requires, 1.5.1.
 """
 
 from __future__ import annotations

@@ -27,12 +27,11 @@ from executorch.exir.dialects._ops import ops
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.shapes import has_other_order, may_be_zero
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
-from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
-from modelbuild_rules.program.steps.lowering.rewrites.row_major import has_other_order
 
 edge = ops.edge.aten
 
@@ -300,7 +299,7 @@ class _XnnpackPartitioning(Partitioning):
             if format_target_name(op) not in known:
                 near = did_you_mean(op, [f"{op.partition('.')[0]}.{name}" for name in known])
                 raise StepError(
-                    f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected one that it takes'}"
+                    f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected an operator that it takes'}"
                 )
         return _Partitioner(
             excluded,

@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig
 
-from modelbuild_rules.quantization.steps.quantizing import Filter, Quantizing
+from modelbuild_rules.backend_api.steps.quantizing import Filter, Quantizing
 
 _ARITHMETIC = (torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor)
 _CAT = torch.ops.aten.cat.default

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Protocol
 
 from modelbuild.step import StepError
-from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_rules.backend_api.steps.elf import machine
 from modelbuild_rules.bundle.steps.runtime.kernels import KernelFiles
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.contents import contents

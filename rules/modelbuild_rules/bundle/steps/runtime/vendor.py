@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.backend_api.steps.elf import machine, needs
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut
-from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
 
 if TYPE_CHECKING:
+    from modelbuild_rules.backend_api.documents import NeededLibrary
     from modelbuild_rules.bundle.documents import BundledLibrary, NeededByBundle
-    from modelbuild_rules.program.documents import CompiledPartition, NeededLibrary
+    from modelbuild_rules.program.documents import CompiledPartition
 
 _SYSTEM = ("libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "libmvec.so.", "ld-linux-")
 """Beginnings of the names of libraries that every Linux with glibc has."""
@@ -51,14 +52,14 @@ def lay_out_libraries(
         except StepError as error:
             raise StepError(f"{step.params['library_places'][index]}: {error}") from error
         glibc = max(glibc, found)
-        licence = f"licences/{name}.txt" if f"licence.{index}" in step.inputs else None
-        if licence is not None:
-            (folder / licence).parent.mkdir(exist_ok=True)
-            shutil.copyfile(step.input(f"licence.{index}"), folder / licence)
+        text = f"licenses/{name}.txt" if f"license.{index}" in step.inputs else None
+        if text is not None:
+            (folder / text).parent.mkdir(exist_ok=True)
+            shutil.copyfile(step.input(f"license.{index}"), folder / text)
         facts[f"lib/{name}"] = {
             "version": declared["version"],
-            "licence": declared["licence"],
-            "licence_file": licence,
+            "license": declared["license"],
+            "license_file": text,
         }
     return facts, ".".join(map(str, glibc))
 
@@ -90,7 +91,7 @@ def _lay_out(
     name = source.name
     found = machine(source)
     if found is None:
-        raise StepError(f"{name} is not a library; expected one for {laid_out.arch}")
+        raise StepError(f"{name} is not a library; expected a library for {laid_out.arch}")
     if found != laid_out.arch:
         raise StepError(f"{name} is for {found}; expected {laid_out.arch}, the bundle's architecture")
     _check_needed(name, declared["version"], needed)

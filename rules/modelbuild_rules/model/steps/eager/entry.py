@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.model.steps.eager.source_files import import_source
+from modelbuild_rules.operators.steps.source_files import import_source
 
 # Messages of torch.load about a pickle that names a function or a class, and the beginning of all its refusals.
 _REFUSED = re.compile(r"(?:Unsupported (?:global|class|operand): (?:GLOBAL )?|unsupported GLOBAL )([\w.]+)")

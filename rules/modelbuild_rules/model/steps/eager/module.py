@@ -14,7 +14,6 @@ from torch.nn.parameter import is_lazy
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.eager.archive import load_archive
 from modelbuild_rules.model.steps.eager.call import arguments
 from modelbuild_rules.model.steps.eager.entry import (
@@ -26,6 +25,7 @@ from modelbuild_rules.model.steps.eager.entry import (
 )
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.exported.program import load_program
+from modelbuild_rules.operators.steps import custom
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modelbuild_rules.kernels.steps import custom, detection_operators, torchvision_operators
+from modelbuild_rules.operators.steps import custom, detection_operators, torchvision_operators
 
 Json = Any
 
@@ -98,7 +98,7 @@ def _known(name: str) -> str:
             )
     elif name.partition(".")[0] not in {*_LIBRARIES, *_KERNEL_LIBRARIES} and not custom.is_declared(name):
         raise ValueError(
-            f"the operator {name} is a custom one; expected PyTorch's own operators, or those of a kernel_library that"
+            f"the operator {name} is not PyTorch's; expected operators of PyTorch, or of a kernel_library that"
             " the model's attribute 'kernels' names"
         )
     return name

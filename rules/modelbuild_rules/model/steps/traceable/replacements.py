@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from modelbuild_rules.kernels.steps import detection_operators
 from modelbuild_rules.model.steps.traceable import torchvision_detection as torchvision
+from modelbuild_rules.operators.steps import detection_operators
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from modelbuild_rules.backend_api.steps.named_data import Named
 from modelbuild_rules.program.steps.linking.flatbuffer import Record, write_flat_tensor
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
-from modelbuild_rules.program.steps.linking.named_data import Named
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
 from modelbuild_runtime.files.flatbuffer import Buffer, Table
 from modelbuild_runtime.files.schema import PtdDataSegment, PtdFlatTensor, PtdNamedData, PtdTensorLayout
 from modelbuild_runtime.files.segments import segment_extents
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import TensorLayout
+    from modelbuild_rules.backend_api.documents import TensorLayout
 
 _HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
 

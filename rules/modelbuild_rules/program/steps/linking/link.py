@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.compiled import ABOUT, PROCESSED
+from modelbuild_rules.backend_api.steps.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking import shared_constants, shared_state
 from modelbuild_rules.program.steps.linking.data_file import (
     Entry,
@@ -28,14 +30,13 @@ from modelbuild_rules.program.steps.linking.data_file import (
 )
 from modelbuild_rules.program.steps.linking.flatbuffer import Record, read_program, write_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, seal, unsealed
-from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
-from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
 from modelbuild_rules.program.steps.partitions.placeholder import MAX_SIZE, partition_of
 from modelbuild_runtime.files.schema import BackendDelegateInlineData, DataLocation, DataSegment, NamedData
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import Manifest, PartitionFacts
+    from modelbuild_rules.backend_api.documents import PartitionFacts
+    from modelbuild_rules.program.documents import Manifest
 
 _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
 

@@ -2,7 +2,7 @@
 
 The last bytes of the file are JSON in UTF-8, the JSON's length (u64, little-endian), the SHA-256 of all bytes before
 the digest, and the magic. They are a segment of the file and an entry of its named data, so that ExecuTorch keeps them,
-and a reader that finds the entry knows that the manifest must be there. docs/reference/runtime.md describes the JSON;
+and a reader that finds the entry knows that the manifest must be there. docs/reference/program-files.md has the JSON;
 modelbuild_runtime/files/manifest.py and runtime/src/files/manifest.cpp read it.
 """
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from modelbuild_rules.backend_api.steps.named_data import Named
 from modelbuild_rules.program.steps.linking.flatbuffer import Record
-from modelbuild_rules.program.steps.linking.named_data import Named
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments, aligned, write_at
 from modelbuild_runtime.files.schema import KernelTypes, SubsegmentOffsets, TensorDataLocation
 

@@ -9,7 +9,7 @@ topk's indices, are compared as sets (model/steps/calls/differences.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
@@ -18,21 +18,12 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.nodes import named, op_name, origin
 from modelbuild_rules.model.steps.calls.differences import equal_choices
 from modelbuild_rules.model.steps.calls.facts import comparison
 from modelbuild_rules.model.steps.calls.recorded import buffers, restore
-from modelbuild_rules.program.steps.lowering.delegation import op_name
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.stack import StackBackend
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
-
-
-class Compiler(NamedTuple):
-    """A backend of a stack, with the attributes of its table."""
-
-    backend: Partitioning
-    attributes: Mapping[str, Any]
-
 
 TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 """The maximum difference, relative to a result's greatest magnitude, of a program that computes in the type."""
@@ -41,7 +32,7 @@ TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, tor
 def check_agreement(
     original: ExportedProgram,
     partitioned: ExportedProgram,
-    backend: Callable[[str], Compiler],
+    backend: Callable[[str], StackBackend],
     inputs: Sequence[torch.Tensor],
 ) -> None:
     """Raise StepError if a partition, or the whole program, computes different results.
@@ -67,7 +58,7 @@ def check_agreement(
 
 
 class _Partitioned(torch.fx.Interpreter):
-    def __init__(self, module: torch.fx.GraphModule, backend: Callable[[str], Compiler]) -> None:
+    def __init__(self, module: torch.fx.GraphModule, backend: Callable[[str], StackBackend]) -> None:
         super().__init__(module)
         self.extra_traceback = False  # torch would add the delegate's call to the message of a StepError
         self._backend = backend
@@ -80,13 +71,13 @@ class _Partitioned(torch.fx.Interpreter):
         tensors = _Tensors(program.graph_module)
         results = list(tensors.run(*flat_inputs(program, given)))
         id = partition_of(module.processed_bytes) or ""
-        compiler = self._backend(id)
-        difference = _compiled_difference(program, results, given, compiler)
+        backend = self._backend(id)
+        difference = _compiled_difference(program, results, given, backend)
         if difference:
             raise StepError(
                 f"output {difference[0]} of partition {id}, as {module.backend_id} compiles it, differs from that of"
                 f" its {_count(program)} nodes on example inputs: {difference[1]}"
-                f"{_first_wrong(program, tensors.by_name, compiler)}"
+                f"{_first_wrong(program, tensors.by_name, backend)}"
             )
         return _user_outputs(program, results)  # a partition keeps the state that it changes
 
@@ -104,10 +95,10 @@ class _Tensors(torch.fx.Interpreter):
 
 
 def _compiled_difference(
-    program: ExportedProgram, results: Sequence[Any], given: Sequence[Any], compiler: Compiler
+    program: ExportedProgram, results: Sequence[Any], given: Sequence[Any], backend: StackBackend
 ) -> tuple[int, str] | None:
     """Return the first output that differs in the compiler's form of a partition, and how; None if none does."""
-    form = compiler.backend.eager(program, compiler.attributes)
+    form = backend.partitioning.eager(program, backend.attributes)
     if form is None:
         return None
     eager, least = form
@@ -121,19 +112,19 @@ def _compiled_difference(
     return None
 
 
-def _first_wrong(program: ExportedProgram, tensors: Mapping[str, Any], compiler: Compiler) -> str:
+def _first_wrong(program: ExportedProgram, tensors: Mapping[str, Any], backend: StackBackend) -> str:
     """Return the first node of a partition with which it differs, and the way to leave it out; '' if none is found."""
 
     def agrees(part: ExportedProgram) -> bool:
         given = [tensors[name] for name in part.graph_signature.user_inputs]
         results = list(torch.fx.Interpreter(part.graph_module).run(*flat_inputs(part, given)))
-        return _compiled_difference(part, results, given, compiler) is None
+        return _compiled_difference(part, results, given, backend) is None
 
-    names = compiler.backend.at_fault(program, agrees)[:1]
+    names = backend.partitioning.at_fault(program, agrees)[:1]
     nodes = {node.name: node for node in program.graph.nodes}
     return "".join(
         f"; the first wrong node is {named(name, origin(nodes[name]))} ({op_name(nodes[name])});"
-        f' {compiler.backend.excluding} = ["{op_name(nodes[name])}"] leaves it to the next backend'
+        f' {backend.partitioning.excluding} = ["{op_name(nodes[name])}"] leaves it to the next backend'
         for name in names
     )
 

@@ -6,23 +6,21 @@ of a control-flow operator are named `branch.node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir.backend.partitioner import Partitioner
-from executorch.exir.delegate import executorch_call_delegate
-from executorch.exir.graph_module import get_control_flow_submodules
 
-from modelbuild.step import Progress, ignore_progress
-from modelbuild_rules.program.steps.lowering.node_names import origin
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild.step import Progress
+from modelbuild_rules.backend_api.steps.nodes import branches, computing, op_name, origin
+from modelbuild_rules.backend_api.steps.quantized import quantized
 from modelbuild_rules.program.steps.lowering.patches.arrange import mark_places
-from modelbuild_rules.program.steps.lowering.quantized import quantized
+from modelbuild_rules.program.steps.lowering.stack import StackBackend
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import NodeDelegation, NodePlace, OfferedBackend, Refusal
+    from modelbuild_rules.program.documents import NodeDelegation, NodePlace, Refusal
 
 
 @dataclass
@@ -61,7 +59,7 @@ class Delegation:
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
-        self.entry = -1  # number in the stack of the current backend
+        self.current: StackBackend  # the backend that was offered nodes last
         self.found = 0  # number of partitions that the backends so far divide the program into
         self._partitions: dict[tuple[int, str], tuple[str, dict[str, int]]] = {}
 
@@ -72,28 +70,27 @@ class Delegation:
             self.facts[name] = Fact(name, op_name(node), _module(node, owners), origin(node))
 
     def record_offer(
-        self, entry: int, kind: str, program: Any, why: Mapping[str, str], refusal: Callable[[Any], str]
+        self, backend: StackBackend, program: Any, why: Mapping[str, str], refusal: Callable[[Any], str]
     ) -> None:
-        """Record which remaining nodes the stack's backend number `entry` took, and why it refused the others."""
-        self.entry = entry
+        """Record which remaining nodes a backend took, and why it refused the others."""
+        self.current = backend
         if not self.facts:
             self.record_nodes(program)
         for name, node in computing(program.graph_module):
             fact = self.facts[name]
             tag = node.meta.get("delegation_tag")
             if tag is not None:
-                fact.backend, fact.tag = kind, (entry, tag)
+                fact.backend, fact.tag = backend.kind, (backend.number, tag)
             else:
                 nested = "inside a branch of control flow" if "." in name else None
-                fact.refused.append({"backend": kind, "why": why.get(node.name) or nested or refusal(node)})
+                fact.refused.append({"backend": backend.kind, "why": why.get(node.name) or nested or refusal(node)})
 
     def record_partition(self, program: Any, partition: str) -> None:
         """Record the id of a partition of the current backend."""
         nodes = [node for _, node in computing(program.graph_module)]
-        tags = {node.meta["delegation_tag"] for node in nodes}
         indices = {node.name: index for index, node in enumerate(nodes)}
-        for tag in tags:
-            self._partitions[self.entry, tag] = (partition, indices)
+        for tag in {node.meta["delegation_tag"] for node in nodes}:
+            self._partitions[self.current.number, tag] = (partition, indices)
 
     def finish(self, rest: str | None) -> list[Fact]:
         """Return all facts in the program's order. `rest` is the backend of nodes that no other took."""
@@ -111,22 +108,19 @@ class RecordingPartitioner(Partitioner):
 
     def __init__(
         self,
-        number: int,
-        entry: OfferedBackend,
-        backend: Partitioning,
+        backend: StackBackend,
         delegation: Delegation,
         failed_nodes: Mapping[str, str],
-        progress: Progress = ignore_progress,
+        progress: Progress,
+        before: Callable[[Any], None],
     ) -> None:
-        """`entry` is the backend's entry in the stack, at index `number`; `failed_nodes` has reasons by node."""
+        """`failed_nodes` has reasons by node. `before` is called with the program before the backend gets it."""
         super().__init__()
-        self._number = number
-        self._kind = entry["kind"]
         self._backend = backend
-        self._partitioner = backend.partitioner(entry["attributes"], failed_nodes)
+        self._partitioner = backend.partitioning.partitioner(backend.attributes, failed_nodes)
         self._delegation = delegation
-        self.progress = progress
-        self.before: Callable[[Any], None] = lambda program: None
+        self._progress = progress
+        self._before = before
         self.following: Sequence[RecordingPartitioner] = ()
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
@@ -134,7 +128,7 @@ class RecordingPartitioner(Partitioner):
         backend takes any: executorch decomposes an operator everywhere or nowhere. executorch decomposes for each
         backend in turn, so operators that this one leaves as quantized are kept for those that follow."""
         kept, supported = self._partitioner.ops_to_not_decompose(ep)
-        left = quantized(ep.graph) if self._backend.leaves_quantized else set()
+        left = quantized(ep.graph) if self._backend.partitioning.leaves_quantized else set()
         if left:
             own, is_own = set(kept), supported
             kept = list(own.union(*(each.ops_to_not_decompose(ep)[0] for each in self.following)))
@@ -146,41 +140,15 @@ class RecordingPartitioner(Partitioner):
         return [operator for operator in kept if operator not in nested], supported
 
     def partition(self, exported_program: Any) -> Any:
-        self.before(exported_program)
-        self.progress(f"nodes for {self._kind}")
-        with self._backend.refusals() as why:
+        self._before(exported_program)
+        self._progress(f"nodes for {self._backend.kind}")
+        with self._backend.partitioning.refusals() as why:
             result = self._partitioner.partition(exported_program)
         mark_places(result.tagged_exported_program.graph_module)
         self._delegation.found += len(result.partition_tags)
-        refusal = partial(self._backend.refusal, self._partitioner)
-        self._delegation.record_offer(self._number, self._kind, result.tagged_exported_program, why, refusal)
+        refusal = partial(self._backend.partitioning.refusal, self._partitioner)
+        self._delegation.record_offer(self._backend, result.tagged_exported_program, why, refusal)
         return result
-
-
-def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the nodes that compute and are not yet lowered, with names; nodes of branches follow the graph's own."""
-    for node in graph_module.graph.nodes:
-        if node.op == "call_function" and node.target is not executorch_call_delegate and not _takes_apart(node):
-            yield prefix + node.name, node
-    for name, submodule, _ in get_control_flow_submodules(graph_module):
-        yield from computing(submodule, f"{prefix}{name}.")
-
-
-def branches(graph_module: Any) -> Iterator[Any]:
-    """Yield the graph modules of all branches of control flow, at any depth."""
-    for _, submodule, _ in get_control_flow_submodules(graph_module):
-        yield submodule
-        yield from branches(submodule)
-
-
-def op_name(node: Any) -> str:
-    """Return a node's operator: `aten.add.Tensor`, `operator.mul` (arithmetic on sizes), `higher_order.cond`."""
-    name = str(node.target.__name__)
-    return name if "." in name else f"{node.target.__module__.strip('_').removeprefix('torch.ops.')}.{name}"
-
-
-def _takes_apart(node: Any) -> bool:
-    return getattr(node.target, "__name__", "") == "getitem"
 
 
 def _module(node: Any, owners: Mapping[str, str]) -> str | None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.backend_api.steps.nodes import named
+from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, trains
+from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
-from modelbuild_rules.program.steps.lowering.node_names import named
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 aten = torch.ops.aten
 
@@ -61,16 +61,10 @@ def _random(program: ExportedProgram) -> Iterator[str]:
 
 def _loops_on_cpu(facts: Sequence[Fact]) -> Iterator[str]:
     """Yield a note if a program for a GPU has recurrent nets."""
-    loops = [fact for fact in facts if fact.tag is None and fact.op in recurrent_operators.NAMES]
+    loops = [fact for fact in facts if fact.tag is None and fact.op in lowered_operators.LOOPS]
     if not loops:
         return
-    nets = len({fact.origin for fact in loops})
-    first = named(loops[0].name, loops[0].origin)
-    where = first if nets == 1 else f"the first is {first}"
-    of = "a recurrent net" if nets == 1 else f"{nets} recurrent nets"
-    count = f"{len(loops)} loops of {of} run" if len(loops) > 1 else f"the loop of {of} runs"
-    theirs = "its" if nets == 1 else "their"
     yield (
-        f"{count} on the CPU ({where}), because no backend on the GPU has loops; {theirs} inputs and results are copied"
-        " between GPU and CPU"
+        f"loops of recurrent nets run on the CPU (the first is {named(loops[0].name, loops[0].origin)}), because no"
+        " backend on the GPU has loops; their inputs and results are copied between GPU and CPU"
     )

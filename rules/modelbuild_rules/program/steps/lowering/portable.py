@@ -10,11 +10,14 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.kernels.steps import builtin, custom
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.program.steps.lowering.delegation import Fact, computing
-from modelbuild_rules.program.steps.lowering.node_names import named
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.aten import operator_names
+from modelbuild_rules.backend_api.steps.nodes import computing, named
+from modelbuild_rules.kernels.steps import builtin
+from modelbuild_rules.operators.steps import custom
+from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
+from modelbuild_rules.program.steps.lowering.stack import Stack
 from modelbuild_rules.program.steps.lowering.trial import runs
 
 if TYPE_CHECKING:
@@ -35,31 +38,33 @@ _OTHERWISE = {
 _CONTROL_FLOW = ("cond", "map_impl", "scan", "executorch_call_delegate")
 
 
-def check_allowed(facts: Iterable[Fact], allowed: Sequence[str] | None, present: bool) -> None:
-    """Raise StepError if nodes remain and the stack has no portable backend, or its portable backend forbids them."""
+def allowed_problem(facts: Iterable[Fact], stack: Stack) -> str:
+    """Return the error message for remaining nodes if the stack has no portable backend, or its portable backend
+    forbids them; '' if all are allowed."""
     left = [fact for fact in facts if fact.tag is None and not fact.op.startswith("operator.")]
-    if not present and left:
-        raise StepError(
+    if stack.rest is None and left:
+        return (
             f"no backend of the stack takes {_listed(left)}; expected a last backend of type 'portable', or a backend"
             " that takes them"
         )
-    for op in allowed or ():
-        if op not in _all_operators():
-            near = did_you_mean(op, {fact.op for fact in left} or _all_operators())
-            raise StepError(f"ops of the portable backend: no operator '{op}'; expected one like aten.add.Tensor{near}")
-    others = [fact for fact in left if allowed is not None and fact.op not in allowed]
-    if others:
-        raise StepError(
-            f"{_listed(others)} would run on portable kernels; expected only operators in the portable backend's 'ops'"
-        )
+    for op in stack.ops or ():
+        if op not in operator_names():
+            near = did_you_mean(op, {fact.op for fact in left} or operator_names())
+            return f"ops of the portable backend: no operator '{op}'; expected one like aten.add.Tensor{near}"
+    others = [fact for fact in left if stack.ops is not None and fact.op not in stack.ops]
+    allowed = "would run on portable kernels; expected only operators in the portable backend's 'ops'"
+    return f"{_listed(others)} {allowed}" if others else ""
 
 
-def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
-    """Raise StepError if a remaining node has dtypes that its portable kernel does not support.
+def check_kernels(graph_module: Any, facts: Iterable[Fact], stack: Stack) -> None:
+    """Raise StepError if a remaining node may not run on portable kernels, or has dtypes that its kernel does not
+    support.
 
     executorch's edge dialect lists supported dtypes of each operator (exir/dialects/edge/edge.yaml).
     """
     by_name = {fact.name: fact for fact in facts}
+    if problem := allowed_problem(by_name.values(), stack):
+        raise StepError(problem)
     for name, node in computing(graph_module):
         if types := wrong_types(node):
             raise StepError(dtype_text(by_name[name], types))
@@ -135,7 +140,7 @@ def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, fac
         if missing:
             raise StepError(kernel_text(missing)) from None
         raise
-    _check_kernels(program, kernels, by_name)
+    _check_emitted(program, kernels, by_name)
     return program
 
 
@@ -164,7 +169,7 @@ def _out_variant(node: Any) -> Any:
         return None
 
 
-def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], by_name: Mapping[str, Fact]) -> None:
+def _check_emitted(program: ExecutorchProgramManager, kernels: Collection[str], by_name: Mapping[str, Fact]) -> None:
     """Raise StepError if an emitted operator has no portable kernel. Passes may have replaced the graph's operators."""
     for plan in program.executorch_program.execution_plan:
         missing = _used(plan).difference(kernels)
@@ -214,9 +219,3 @@ def about(fact: Fact) -> str:
     return "; ".join(
         [f"{named(fact.name, fact.origin)}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)]
     )
-
-
-def _all_operators() -> set[str]:
-    """Return all registered operators of torch, as `aten.add.Tensor`."""
-    names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
-    return {name if name.count(".") == 2 else f"{name}.default" for name in names}

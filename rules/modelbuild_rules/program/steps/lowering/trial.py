@@ -30,7 +30,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
 
 _CONFIG = EdgeCompileConfig(_check_ir_validity=False)
 

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, computing
-from modelbuild_rules.program.steps.partitions.files import write_partition
+from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partition_files import write_partition
+from modelbuild_rules.program.steps.lowering.delegation import Delegation
+from modelbuild_rules.program.steps.lowering.stack import StackBackend
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import OfferedBackend, PlannedPartition
+    from modelbuild_rules.program.documents import PlannedPartition
 
 
 class Partitions:
     """Folders p0/, p1/, ... of partitions, numbered in the order in which backends make them."""
 
-    def __init__(self, folder: Path, delegation: Delegation, annotations: Mapping[int, Collection[str]]) -> None:
-        """`annotations`: number of a stack's backend -> keys of nodes' meta that its compiler reads."""
+    def __init__(self, folder: Path, delegation: Delegation) -> None:
         self._folder = folder
-        self._changed: dict[str, int] = {}
-        self._annotations = annotations
         self._delegation = delegation
-        self._ids: dict[tuple[int, str], str] = {}
+        self._changed: dict[str, StackBackend] = {}
+        self._ids: dict[tuple[StackBackend, str], str] = {}
         self._nodes: list[int] = []
 
     def keep(self, program: Any, specs: Sequence[Any]) -> str:
-        """Write a partition and its compile specs. Return its id, which equal partitions share."""
-        entry = self._delegation.entry
+        """Write a partition of the current backend, and its compile specs. Return its id, which equal partitions
+        share."""
+        backend = self._delegation.current
         id = f"p{len(self._ids)}"
         path = self._folder / id
-        write_partition(program, specs, self._annotations[entry], path)
-        self._changed |= dict.fromkeys(program.graph_signature.buffers_to_mutate.values(), entry)
-        known = self._ids.setdefault((entry, _digest(path)), id)
+        write_partition(program, specs, backend.partitioning.annotations, path)
+        self._changed |= dict.fromkeys(program.graph_signature.buffers_to_mutate.values(), backend)
+        known = self._ids.setdefault((backend, _digest(path)), id)
         if known == id:
             self._nodes.append(sum(1 for _ in computing(program.graph_module)))
         else:
@@ -42,21 +43,26 @@ class Partitions:
         self._delegation.record_partition(program, known)
         return known
 
-    def changed(self) -> Mapping[str, int]:
-        """Return the buffers that partitions change, each with the number of its backend."""
-        return self._changed
+    def backend(self, id: str) -> StackBackend:
+        """Return the backend of a partition."""
+        return next(backend for (backend, _), known in self._ids.items() if known == id)
 
-    def plan(self, entries: Sequence[OfferedBackend]) -> list[PlannedPartition]:
+    def common(self) -> dict[str, str]:
+        """Return the buffers that partitions change, and have in common with other partitions, each with the memory."""
+        memory = {name: each.partitioning.common(each.attributes) for name, each in self._changed.items()}
+        return {name: memory[name] for name in sorted(memory) if memory[name]}
+
+    def plan(self) -> list[PlannedPartition]:
         """Return the partitions to compile, for plan.json."""
         return [
             {
                 "id": id,
-                "entry": entry,
-                "kind": entries[entry]["kind"],
+                "entry": backend.number,
+                "kind": backend.kind,
                 "nodes": nodes,
                 "bytes": sum(file.stat().st_size for file in _files(self._folder / id)),
             }
-            for ((entry, _), id), nodes in zip(self._ids.items(), self._nodes, strict=True)
+            for ((backend, _), id), nodes in zip(self._ids.items(), self._nodes, strict=True)
         ]
 
 

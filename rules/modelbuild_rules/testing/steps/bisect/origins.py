@@ -14,8 +14,8 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backend_api.steps.nodes import op_name
 from modelbuild_rules.program.steps.lowering.agreement import flat_inputs
-from modelbuild_rules.program.steps.lowering.delegation import op_name
 
 _KEY = "modelbuild_origin"
 

@@ -14,15 +14,14 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch.export.graph_signature import OutputKind
 
 from modelbuild.step import Step
-from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.backend_api.steps.nodes import op_name
+from modelbuild_rules.backend_api.steps.partition_files import write_partition
 from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.model.steps.eager.tensors import to_array, to_tensor
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.lowering.delegation import op_name
-from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
-from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
-from modelbuild_rules.program.steps.partition import lower
-from modelbuild_rules.program.steps.partitions.files import write_partition
+from modelbuild_rules.operators.steps import custom
+from modelbuild_rules.program.steps.lowering.pipeline import StackLowering
+from modelbuild_rules.program.steps.lowering.stack import Stack, StackBackend
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 from modelbuild_rules.testing.steps.bisect.finding import Finding, Node, Nodes
 from modelbuild_rules.testing.steps.bisect.origins import (
@@ -57,30 +56,19 @@ class Failed:
     tolerance: ToleranceParams
 
 
-@dataclass(frozen=True)
-class Lowered:
-    """The model of a method, lowered again: the edge program, and the place in its stack of each partition's
-    backend."""
-
-    edge: Any
-    places: Mapping[str, int]
-    backends: Mapping[int, Partitioning]
-
-    @classmethod
-    def again(cls, step: Step, method: str, folder: Path) -> Lowered:
-        """Lower the model of a method, as the step partition.py did."""
-        custom.load(step.root, step.params["methods"][method]["eager"].get("kernels", ()))
-        entries: Sequence[LoweredBackend] = step.params["backends"][method]
-        backends = {i: b for i, entry in enumerate(entries) if (b := partitioning(entry)) is not None}
-        own = load_program(step.input(f"lowered.{method}.program"), step.input(f"lowered.{method}.weights"))
-        mark(own)
-        partitions = folder / f"partitions.{method}"
-        partitions.mkdir()
-        edge, _, kept = lower(correct_nonzero(own), entries, backends, partitions, step.progress)
-        return cls(edge, {each["id"]: each["entry"] for each in kept.plan(entries)}, backends)
+def lower_again(step: Step, method: str, folder: Path) -> StackLowering:
+    """Lower the model of a method, as the step partition.py did."""
+    custom.load(step.root, step.params["methods"][method]["eager"].get("kernels", ()))
+    own = load_program(step.input(f"lowered.{method}.program"), step.input(f"lowered.{method}.weights"))
+    mark(own)
+    partitions = folder / f"partitions.{method}"
+    partitions.mkdir()
+    lowering = StackLowering(own, Stack.load(step.params["backends"][method]), partitions, step.progress)
+    lowering.lower()
+    return lowering
 
 
-def write_tapped(step: Step, lowered: Mapping[str, Lowered], names: Mapping[str, str], folder: Path) -> Path:
+def write_tapped(step: Step, lowered: Mapping[str, StackLowering], names: Mapping[str, str], folder: Path) -> Path:
     """Write the program of methods whose graphs tap() changed, with the delegates of the built program. `names` are
     their names in the built program. This changes the graphs again."""
     edges = {names[method]: each.edge for method, each in lowered.items()}
@@ -169,7 +157,7 @@ class _Method:
         prefix = f"reference.{method}."
         self._debug = json.loads(step.input(f"{prefix}debug").read_bytes())
         self._entries: Sequence[LoweredBackend] = step.params["backends"][method]
-        self.lowered = Lowered.again(step, method, folder)
+        self.lowered = lower_again(step, method, folder)
         self._exported = load_program(step.input(f"{prefix}program"), step.input(f"{prefix}weights"))
         program = self.lowered.edge.exported_program()
         self._known = origins(program, self._exported)
@@ -231,18 +219,17 @@ class _Method:
             if point.call is None:
                 return self._node(point.node, point.origin, "outside partitions (portable)", "").finding(difference)
             id = partition_of(point.call.module.processed_bytes) or ""
-            place = self.lowered.places[id]
-            kind = self._entries[place]["kind"]
-            where = f"in partition {id} ({kind})"
-            at = self._node(point.node, point.origin, where, kind).finding(difference)
-            inside = self._inside(point.call, place, arrays, where, tensors, at, tolerance)
+            backend = self.lowered.partitions.backend(id)
+            where = f"in partition {id} ({backend.kind})"
+            at = self._node(point.node, point.origin, where, backend.kind).finding(difference)
+            inside = self._inside(point.call, backend, arrays, where, tensors, at, tolerance)
             return inside if isinstance(inside, Inside) else at.with_reason(inside)
         return Finding(_no_wrong_node(wanted, tolerance, given))
 
     def _inside(
         self,
         call: _Call,
-        entry: int,
+        backend: StackBackend,
         arrays: Mapping[str, Any],
         where: str,
         tensors: list[Any],
@@ -253,7 +240,8 @@ class _Method:
         if not all(name in arrays for name in call.arguments):
             return "its nodes were not checked: it takes sizes besides tensors"
         program = call.module.original_module
-        annotated = self.lowered.backends[entry].annotations
+        annotated = backend.partitioning.annotations
+        entry = self._entries[backend.number]
         own = {
             n.name: n
             for n in program.graph.nodes
@@ -263,13 +251,13 @@ class _Method:
         partition, compiled = self._folder / "partition", self._folder / "compiled"
         compiled.mkdir()
         write_partition(program, call.module.compile_specs, annotated, partition)
-        prefix = f"backend.{self._method}.{entry}."
+        prefix = f"backend.{self._method}.{backend.number}."
         more = {n.removeprefix(prefix): paths for n, paths in self._step.inputs.items() if n.startswith(prefix)}
-        params = {"attributes": self._entries[entry]["compiled"]}
+        params = {"attributes": entry["compiled"]}
         inputs = {"partition": (partition,), **more}
         part = Step(params, inputs, {"compiled": compiled}, self._step.root, show=self._step.show)
         try:
-            importlib.import_module(self._entries[entry]["compiling"]).run(part)
+            importlib.import_module(entry["compiling"]).run(part)
             path = write_delegate(call.module, compiled)
         except Exception as error:  # of a backend that can't make every result inside a partition an output
             return f"its nodes' results cannot be read: {first_line(error)}"
@@ -277,7 +265,7 @@ class _Method:
         nodes = []
         for name in names:
             origin = self._known[own[name]]
-            node = self._node(own[name], origin, where, self._entries[entry]["kind"])
+            node = self._node(own[name], origin, where, backend.kind)
             nodes.append((node, to_array(result_of(expected, origin))))
         return Inside(path, [arrays[name] for name in call.arguments], Nodes(nodes, at, tolerance))
 

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import modelbuild_runtime
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.lowering import executorch_private
-from modelbuild_rules.testing.steps.bisect.search import Lowered, write_tapped
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.testing.steps.bisect.search import lower_again, write_tapped
 from modelbuild_rules.testing.steps.bisect.taps import tap
 from modelbuild_rules.testing.steps.parity.programs import description_of, methods_of, tensor_ports
 
@@ -29,7 +29,7 @@ def run(step: Step) -> None:
     target.mkdir(exist_ok=True)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        lowered = {name: Lowered.again(step, name, folder) for name in methods}
+        lowered = {name: lower_again(step, name, folder) for name in methods}
         for each in lowered.values():
             tap(each.edge.exported_program())
         names = {name: each.name for name, each in methods.items()}

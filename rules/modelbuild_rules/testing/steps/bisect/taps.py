@@ -17,11 +17,11 @@ from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEv
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backend_api.steps.compiled import PROCESSED
+from modelbuild_rules.backend_api.steps.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link, read_file
-from modelbuild_rules.program.steps.linking.named_data import Named, read_named
-from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
-from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
-from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
+from modelbuild_rules.program.steps.lowering.memory_plan import arena_config
+from modelbuild_rules.program.steps.lowering.pipeline import rewrite_delegated
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 
 Array = np.ndarray
@@ -66,8 +66,8 @@ def _residual(edge: Any, built: Path, method: str, folder: Path, methods: int) -
     """Write a lowered method, whose state has names if there are several methods."""
     folder.mkdir()
     program = edge.exported_program()
-    initialize_buffers(program)
-    arenas = StateBuffers().arena_config(program, False) if methods > 1 else {}
+    rewrite_delegated(program)
+    arenas = arena_config(program, False) if methods > 1 else {}
     lowered = edge.to_executorch(ExecutorchBackendConfig(external_constants=False, **arenas))
     residual = folder / "residual.pte"
     with residual.open("wb") as file:

@@ -46,7 +46,7 @@ def explain(
 
 def _advised(finding: Finding) -> str:
     """Return a finding with the attribute that leaves its node to the next backend. Names the node as `named` of
-    program/steps/lowering/node_names.py does."""
+    backend_api/steps/nodes.py does."""
     node = finding.node
     if node is None:
         return finding.message

@@ -19,7 +19,7 @@ import numpy as np
 
 import modelbuild_runtime
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.testing.steps.bisect.finding import FINDING, Finding
 from modelbuild_rules.testing.steps.bisect.search import Failed, Inside, Search
 from modelbuild_rules.testing.steps.bisect.tap_commands import COMMAND, RUNNER

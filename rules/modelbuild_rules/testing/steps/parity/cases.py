@@ -12,7 +12,7 @@ import numpy as np
 import modelbuild_runtime
 from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
-from modelbuild_rules.testing.case_names import case_names, is_selected
+from modelbuild_rules.case_names import case_names, is_selected
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Call, method_of, tensor_ports
 from modelbuild_rules.testing.steps.parity.random_inputs import count_from, draw
 from modelbuild_runtime.checks import check_inputs

@@ -71,7 +71,7 @@ class DeviceReport:
             latency = self._printed(name)["latency"]
             found = {name: float(latency[each]) for name, each in names.items()}
         except (KeyError, TypeError, ValueError) as error:
-            raise ProgramError("the device returned no latencies; expected those of modelbuild-run") from error
+            raise ProgramError("the device returned no latencies; expected the output of modelbuild-run") from error
         if not all(0 <= value < 1e12 for value in found.values()):
             raise ProgramError("the device returned latencies that are no durations; expected milliseconds")
         return found

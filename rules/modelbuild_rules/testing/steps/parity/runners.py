@@ -14,11 +14,11 @@ import numpy as np
 
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
-from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, calls_of, lay_out
 from modelbuild_rules.bundle.steps.runtime.kernels import kernel_files
 from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
+from modelbuild_rules.installed_runtime import installed_runtime
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
 from modelbuild_rules.testing.steps.parity.programs import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from modelbuild_rules.cpp.steps.compiler import zig
+from modelbuild_rules.backend_api.steps.cpp_compiler import zig
 
 HERE = Path(__file__).parent
 TARGET = "x86_64-linux-gnu.2.28"

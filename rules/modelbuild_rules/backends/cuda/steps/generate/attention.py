@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 aten = torch.ops.aten
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from modelbuild_rules.backend_api.steps.aten import aten_operator
+from modelbuild_rules.backend_api.steps.division import floor_quotient, is_opposite
+from modelbuild_rules.backend_api.steps.resizing import linear, of_sizes_or_factors
 from modelbuild_rules.backends.cuda.steps.generate import convolutions
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
-from modelbuild_rules.program.steps.lowering.rewrites.forms.corrections import floor_quotient, is_opposite
-from modelbuild_rules.program.steps.lowering.rewrites.resizing import linear, of_sizes_or_factors
 
 aten = torch.ops.aten
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
+from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, constant, move
@@ -17,7 +18,6 @@ from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 OPTIONS: Mapping[str, Any] = {
     "max_autotune": False,

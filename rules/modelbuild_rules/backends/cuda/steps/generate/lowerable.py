@@ -11,11 +11,11 @@ from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
+from modelbuild_rules.backend_api.steps.nodes import computing
 from modelbuild_rules.backends.cuda.steps.generate.generate import generate
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import marked, nodes_without_kernels
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser, usable
-from modelbuild_rules.program.steps.lowering.delegation import computing
 
 NO_LOWERING = "AOTInductor can't compile it for the CUDA delegate"
 

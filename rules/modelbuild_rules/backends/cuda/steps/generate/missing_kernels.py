@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from modelbuild_rules.program.steps.lowering.delegation import computing, op_name
+from modelbuild_rules.backend_api.steps.nodes import computing, op_name
 
 _MARK = re.compile(r"operator (?P<index>\d+) of the partition \((?P<op>.+)\)\Z")
 

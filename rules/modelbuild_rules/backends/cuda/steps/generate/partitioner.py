@@ -17,9 +17,9 @@ from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.cut import large_enough, proposed
+from modelbuild_rules.backend_api.steps.nodes import named, origin
 from modelbuild_rules.backends.cuda.steps.generate.support import DATA_DEPENDENT, LOWERED, Support
-from modelbuild_rules.program.steps.lowering.cut import large_enough, proposed
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
 
 _UNDECOMPOSED = frozenset({"aten.scaled_dot_product_attention.default"})
 """Operators for which executorch has a Triton kernel, or which Inductor decomposes better."""
@@ -41,7 +41,7 @@ class Partitions(Partitioner):
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         support = Support(exported_program, self._excluded, self._failed_nodes)
-        if self._attributes["data_dependent"] == "error":
+        if self._attributes["data_dependent_ops"] == "error":
             _refuse_data_dependent(exported_program, support.refused)
         partitions = large_enough(proposed(exported_program, support), support, self._attributes["min_block_size"])
         self.refused = {name: why for name, why in support.refused.items() if why != LOWERED}
@@ -65,6 +65,6 @@ def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str])
         if refused.get(node.name) == DATA_DEPENDENT:
             what = f"{node.target.__name__} ({named(node.name, origin(node))})"
             raise StepError(
-                f'data_dependent = "error": the result of {what} has a size that depends on values; expected no such'
-                ' operator, or data_dependent = "portable"'
+                f'data_dependent_ops = "error": the result of {what} has a size that depends on values; expected no'
+                ' such operator, or data_dependent_ops = "fallback"'
             )

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
+from modelbuild_rules.backend_api.steps.aten import aten_operator
 
 TOGETHER = 4
 """The number of channels that a kernel reads at once; 16 bytes of float32."""

@@ -13,8 +13,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions, reduces
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 EXCLUDED = "listed in exclude_ops"
 LOWERED = "taken by an earlier backend"

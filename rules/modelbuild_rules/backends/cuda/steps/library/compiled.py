@@ -12,13 +12,13 @@ from typing import Any
 from executorch.exir.tensor import scalar_type_enum
 
 from modelbuild.step import Progress, ignore_progress
+from modelbuild_rules.backend_api.steps.compiled import ABOUT, PROCESSED
+from modelbuild_rules.backend_api.steps.named_data import NamedBytes, write_named
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
-from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
-from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
 
 
 def compile(
@@ -35,7 +35,7 @@ def compile(
     """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
 
     changed   the qualified names of the buffers that the partition changes, by their names in its program
-    runtime   the folder of cpp/steps/compiler.py (make_runtime) for attributes["target"]
+    runtime   the folder of backend_api/steps/cpp_compiler.py (make_runtime) for attributes["target"]
     work      an empty folder to build in
     tuning    a tuning file
     """

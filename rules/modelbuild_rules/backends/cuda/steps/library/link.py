@@ -13,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.cpp_compiler import compile_object, link_library, stub_library
+from modelbuild_rules.backend_api.steps.elf import Needs, machine, needs
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, Kernel
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
 from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import architectures
-from modelbuild_rules.bundle.steps.runtime.elf import Needs, machine, needs
-from modelbuild_rules.cpp.steps.compiler import compile_object, link_library, stub_library
 
 DRIVER = "libcuda.so.1"
 
@@ -37,7 +37,7 @@ _DRIVER = re.compile(r"cu[A-Z]\w+\Z")
 
 def link(generated: Generated, capabilities: Sequence[int], target: str, runtime: Path, folder: Path) -> Path:
     """Return the path of a library that is linked in `folder` for capabilities (as 86) and a machine. `runtime` is a
-    folder of cpp/steps/compiler.py (make_runtime).
+    folder of backend_api/steps/cpp_compiler.py (make_runtime).
 
     Raises StepError if the library needs symbols or a glibc that are missing at run time.
     """

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild_rules.backend_api.steps.compiled import ABOUT
 from modelbuild_rules.backends.tensorrt.steps.engine.plan_header import PlanHeader, libraries
-from modelbuild_rules.program.steps.partitions.compiled import ABOUT
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import PartitionFacts
+    from modelbuild_rules.backend_api.documents import PartitionFacts
 
 
 def write_about(

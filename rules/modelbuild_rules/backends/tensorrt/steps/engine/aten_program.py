@@ -13,8 +13,8 @@ from torch._export.verifier import load_verifier
 from torch.export import ExportedProgram
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
+from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES, plain_arguments
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 
 def aten_graph(program: ExportedProgram) -> torch.fx.Graph:

@@ -13,9 +13,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
+from modelbuild_rules.backend_api.steps.half_precision import compute_in, limited
+from modelbuild_rules.backend_api.steps.quantized import quantized
 from modelbuild_rules.backends.tensorrt.steps.engine.quantization import is_quantization
-from modelbuild_rules.program.steps.lowering.quantized import quantized
-from modelbuild_rules.quantization.steps.half import compute_in, limited
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """The values of `precision` for which a partition is changed."""

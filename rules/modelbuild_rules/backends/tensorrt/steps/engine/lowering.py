@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from modelbuild_rules.backend_api.steps.composite_operators import composite_operators_found_once
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
 from modelbuild_rules.backends.tensorrt.steps.engine.half_precision import HALVES, in_half_precision
 from modelbuild_rules.backends.tensorrt.steps.engine.sums import subtract_negatives
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import PENDING
-from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 
 aten = torch.ops.aten
 

@@ -12,12 +12,12 @@ from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.cut import inputs_of, large_enough, proposed
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import INNER_PROFILES, PROFILES
 from modelbuild_rules.backends.tensorrt.steps.engine.half_precision import HALVES, computes_in_float32
 from modelbuild_rules.backends.tensorrt.steps.engine.profiles import profiles_of, shapes_of
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
-from modelbuild_rules.program.steps.lowering.cut import inputs_of, large_enough, proposed
 
 BACKEND = "TensorRTBackend"
 

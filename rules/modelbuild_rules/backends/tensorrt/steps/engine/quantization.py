@@ -16,7 +16,7 @@ import torchao  # noqa: F401  (registers operators)
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
-from modelbuild_rules.program.steps.lowering.quantized import QUANTIZED, of_weights, quantized
+from modelbuild_rules.backend_api.steps.quantized import QUANTIZED, of_weights, quantized
 
 _OPS = torch.ops.quantized_decomposed
 _FLOAT8 = (

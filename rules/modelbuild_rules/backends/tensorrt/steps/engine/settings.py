@@ -13,7 +13,7 @@ DEFAULTS: Mapping[str, Any] = {
     "flavour": "rtx",
     "precision": "tf32",
     "min_block_size": 1,
-    "torch_executed_ops": (),
+    "exclude_ops": (),
     "require_full_compilation": False,
     "fallback_data_dependent_ops": None,
     "workspace_size": 1 << 30,
@@ -31,7 +31,7 @@ def compilation_settings(attributes: Mapping[str, Any]) -> Any:
     return CompilationSettings(
         device=torch_tensorrt.Device("cuda:0"),
         min_block_size=given["min_block_size"],
-        torch_executed_ops={_operator(name) for name in given["torch_executed_ops"]},
+        torch_executed_ops={_operator(name) for name in given["exclude_ops"]},
         require_full_compilation=given["require_full_compilation"],
         fallback_data_dependent_ops=given["flavour"] == "rtx" if fallback is None else fallback,
         disable_tf32=given["precision"] != "tf32",
@@ -49,7 +49,7 @@ def _operator(name: str) -> str:
     known = {found if found.count(".") == 2 else f"{found}.default" for found in registered}
     if name not in known:
         near = did_you_mean(name, known)
-        raise StepError(f"torch_executed_ops: no operator '{name}'; expected one like aten.add.Tensor{near}")
+        raise StepError(f"exclude_ops: no operator '{name}'; expected one like aten.add.Tensor{near}")
     return f"torch.ops.{name}"
 
 

@@ -1,6 +1,6 @@
 """Decide which nodes TensorRT takes, from the converter that torch_tensorrt would select for each node.
 
-Each node of the edge program is checked as its ATen node (program/steps/lowering/aten.py). If torch_tensorrt's lowering
+Each node of the edge program is checked as its ATen node (backend_api/steps/aten.py). If torch_tensorrt's lowering
 decomposes the operator, the node is decomposed alone and each resulting operator is checked. All backends of a stack
 decide on the edge program. The decision holds at compile time, since a partition is compiled from the same nodes with
 the same decompositions.
@@ -19,18 +19,18 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backend_api.steps.nodes import op_name
+from modelbuild_rules.backend_api.steps.shapes import on_sizes, values_of
 from modelbuild_rules.backends.tensorrt.steps.engine import quantization
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_graph
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
-from modelbuild_rules.program.steps.lowering.delegation import op_name
-from modelbuild_rules.program.steps.lowering.rewrites.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"
 REJECTED = "the converter's validator rejects it"
 OUTPUT_ALLOCATOR = "its converter needs an output allocator: the result's size depends on values"
 DATA_DEPENDENT = "an input or output has a size that depends on values"
-EXCLUDED = "listed in torch_executed_ops"
+EXCLUDED = "listed in exclude_ops"
 COMPLEX = "complex numbers"
 SCALAR = "computes with numbers that are not sizes"
 

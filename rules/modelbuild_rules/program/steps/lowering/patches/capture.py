@@ -1,4 +1,11 @@
-"""Make backends capture partitions instead of compiling them, and put placeholders into the program."""
+"""Make backends capture partitions instead of compiling them, and put placeholders into the program.
+
+For each partition, executorch sorts the remaining program, and torch.fx generates and compiles its Python code, and
+that of all partitions before. No pass runs this code: passes interpret graphs. So it is compiled when it is first
+called.
+
+Private names of executorch are patched while the context lasts; executorch_private.py lists them.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +16,17 @@ from unittest.mock import patch
 
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry
+from executorch.exir.backend import backend_api
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from torch.fx import GraphModule
 
 from modelbuild_rules.program.steps.lowering.patches.arrange import arranged
-from modelbuild_rules.program.steps.lowering.patches.extraction import compiled_late
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
 """Stores a partition (an edge ExportedProgram of its own) and its compile specs, and returns the partition's id."""
+
+_COMPILE = GraphModule.recompile
 
 
 @contextmanager
@@ -39,3 +49,27 @@ def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
             stack.enter_context(patch.object(backend, "preprocess", staticmethod(preprocess)))
             stack.enter_context(patch.object(backend, "preprocess_multimethod", each))
         yield
+
+
+@contextmanager
+def compiled_late() -> Iterator[None]:
+    """Compile the code of a program that loses partitions when it is called, while the context lasts."""
+    extract = backend_api.create_submodule_from_nodes
+
+    def extracted(*given: Any, **options: Any) -> Any:
+        with patch.object(GraphModule, "recompile", _postpone):
+            return extract(*given, **options)
+
+    with patch.object(backend_api, "create_submodule_from_nodes", extracted):
+        yield
+
+
+def _postpone(module: GraphModule) -> None:
+    if not hasattr(module, "_code"):
+        _COMPILE(module)  # a new module, which has to be complete
+    type(module).forward = _compiled
+
+
+def _compiled(module: GraphModule, *args: Any, **kwargs: Any) -> Any:
+    _COMPILE(module)
+    return module.forward(*args, **kwargs)

@@ -21,31 +21,29 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
+from modelbuild_rules.backend_api.steps.nodes import named, origin
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
 
 aten = torch.ops.aten
 
 
-def bound_sizes(ep: ExportedProgram) -> None:
-    """Give each size that depends on values the least upper bound that is known. Raises StepError for nodes
-    that make sizes without one."""
+def bound_sizes(ep: ExportedProgram) -> str:
+    """Give each size that depends on values the least upper bound that is known. Return the error message for nodes
+    that make sizes without one; '' if there are none."""
     makers: dict[Any, torch.fx.Node] = {}
     unbounded: dict[torch.fx.Node, str] = {}
-    for module in ep.graph_module.modules():
-        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
-            own = node.meta.get("unbacked_bindings", {})
-            makers |= dict.fromkeys(own, node)
-            limit = _LIMITS.get(_name(node.target))
-            for size in _sizes(node):
-                if limit is not None and size.node.expr in own:
-                    _bound(ep, size, limit(*node.args, **node.kwargs))
-                elif (place := _REPEATS.get(_name(node.target))) is not None and size.node.expr in own:
-                    _bound(ep, size, _sum(ep, node.args[place]))
-                if _upper(size) is None and (made := _unbounded(size, makers)):
-                    unbounded[made] = _text(made)
-    if unbounded:
-        raise StepError("; ".join(unbounded.values()))
+    for node in all_nodes(ep.graph_module):
+        own = node.meta.get("unbacked_bindings", {})
+        makers |= dict.fromkeys(own, node)
+        limit, place = _LIMITS.get(_name(node.target)), _REPEATS.get(_name(node.target))
+        for size in _sizes(node):
+            if limit is not None and size.node.expr in own:
+                _bound(ep, size, limit(*node.args, **node.kwargs))
+            elif place is not None and size.node.expr in own:
+                _bound(ep, size, _sum(ep, node.args[place]))
+            if _upper(size) is None and (made := _unbounded(size, makers)):
+                unbounded[made] = _text(made)
+    return "; ".join(unbounded.values())
 
 
 def _sizes(node: torch.fx.Node) -> list[torch.SymInt]:
@@ -93,13 +91,6 @@ def _upper(size: int | torch.SymInt) -> int | None:
         return size
     upper = bound_sympy(size.node.expr, size.node.shape_env.var_to_range).upper
     return int(upper) if isinstance(upper, (int, sympy.Integer)) else None
-
-
-def may_be_zero(size: int | torch.SymInt) -> bool:
-    """Return whether a size may be 0. Comparisons of sizes don't say it: torch takes those of inputs for positive."""
-    if isinstance(size, int):
-        return size == 0
-    return not bound_sympy(size.node.expr, size.node.shape_env.var_to_range).lower > 0
 
 
 def _nms(boxes: Any, *others: Any) -> int | None:

@@ -23,6 +23,13 @@ _SAME = (torch.ops.aten.sym_size.int,)
 """Operators that tables contain and that stay as they are."""
 
 
+def all_nodes(module: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+    """Yield the nodes of a graph module and of the branches of control flow in it."""
+    for each in module.modules():
+        if isinstance(each, torch.fx.GraphModule):
+            yield from each.graph.nodes
+
+
 def decomposed(program: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
     """Return a program of operators that change no argument, with the decompositions of a table."""
     made = program.run_decompositions(dict(table))
@@ -56,5 +63,4 @@ def without_repetition() -> Iterator[None]:
 
 def _uses(program: ExportedProgram, table: Mapping[Any, Any]) -> bool:
     """Return whether a program has an operator that a table decomposes."""
-    graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    return any(node.target in table and node.target not in _SAME for graph in graphs for node in graph.nodes)
+    return any(node.target in table and node.target not in _SAME for node in all_nodes(program.graph_module))

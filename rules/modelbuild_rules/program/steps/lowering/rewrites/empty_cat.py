@@ -15,18 +15,20 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+from modelbuild_rules.backend_api.steps.shapes import may_be_zero
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
 
 
-def correct_cat(ep: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent program whose results of cat and stack have eager mode's shapes, or `ep` itself."""
-    graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    if not any(_concerned(node) for graph in graphs for node in graph.nodes):
-        return ep
-    return decomposed(ep, _decompositions())
+def has_empty_cat(program: ExportedProgram) -> bool:
+    """Return whether a program joins tensors that may lack elements."""
+    return any(map(_concerned, all_nodes(program.graph_module)))
+
+
+def correct_cat(program: ExportedProgram) -> ExportedProgram:
+    """Return an equivalent program whose results of cat and stack have eager mode's shapes."""
+    return decomposed(program, _decompositions())
 
 
 def _concerned(node: torch.fx.Node) -> bool:

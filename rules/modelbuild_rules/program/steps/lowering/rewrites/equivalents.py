@@ -25,24 +25,25 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
-from modelbuild_rules.program.steps.lowering.rewrites.resizing import (
+from modelbuild_rules.backend_api.steps.resizing import (
     bicubic_antialiased,
     bilinear_antialiased,
     linear,
     of_sizes_or_factors,
 )
-from modelbuild_rules.program.steps.lowering.rewrites.statistics import corrcoef, cov
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
 
 
-def with_equivalents(ep: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent program without such operators, or `ep` itself if it has none."""
-    graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    if not any(_concerned(node) for graph in graphs for node in graph.nodes):
-        return ep
-    return decomposed(ep, _EQUIVALENTS)
+def has_equivalents(program: ExportedProgram) -> bool:
+    """Return whether a program has such operators."""
+    return any(map(_concerned, all_nodes(program.graph_module)))
+
+
+def with_equivalents(program: ExportedProgram) -> ExportedProgram:
+    """Return an equivalent program without such operators."""
+    return decomposed(program, _EQUIVALENTS)
 
 
 def _concerned(node: torch.fx.Node) -> bool:
@@ -151,6 +152,32 @@ def _lu_factors(x: Tensor, *, pivot: bool = True) -> Any:
     return aten.linalg_lu_factor_ex.default(x, pivot=pivot)[:2]
 
 
+def _cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """Return the covariances of the rows of a matrix, or the variance of a vector, as ATen computes them
+    (native/Correlation.cpp)."""
+    rows = x.reshape(1, -1) if x.dim() < 2 else x
+    rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
+    if fweights is None and aweights is None:
+        centred = rows - rows.mean(1, True)
+        count = torch.ones_like(rows[0]).sum()  # a size, which torch takes for positive, would lose its bound
+        return (centred @ centred.t() / (count - correction).clamp(min=0)).squeeze()
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    assert weights is not None
+    total = weights.sum()
+    lost = correction if aweights is None else correction * (weights * aweights).sum() / total
+    centred = rows - (rows * weights).sum(1, True) / total
+    return (centred * weights @ centred.t() / (total - lost).clamp(min=0)).squeeze()
+
+
+def _corrcoef(x: Tensor) -> Tensor:
+    """Return the correlations of the rows of a matrix; 1 for a vector."""
+    covariances = _cov(x)
+    if covariances.dim() == 0:
+        return covariances / covariances
+    deviations = covariances.diagonal().sqrt()
+    return (covariances / deviations[:, None] / deviations[None]).clamp(-1, 1)
+
+
 _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten._is_all_true.default: _is_all_true,
     aten._is_any_true.default: _is_any_true,
@@ -161,8 +188,8 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.alias.default: _alias,
     aten.bucketize.Scalar: _bucketize_number,
     aten.bucketize.Tensor: _bucketize,
-    aten.corrcoef.default: corrcoef,
-    aten.cov.default: cov,
+    aten.corrcoef.default: _corrcoef,
+    aten.cov.default: _cov,
     aten.index_reduce.default: _index_reduce,
     aten.inverse.default: _inverse,
     aten.linalg_cholesky.default: _cholesky,

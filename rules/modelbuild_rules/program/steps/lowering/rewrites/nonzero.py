@@ -13,35 +13,37 @@ the square of the mask's size. So masks become the indices of their elements. Se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
 
+_OPERATORS = (aten.nonzero.default, aten.argwhere.default, aten.where.default, aten.nonzero_numpy.default)
 
-def correct_nonzero(ep: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent program with nonzero only in its correct form and without masks as indices, or `ep` itself
-    if it has neither.
+
+def has_nonzero(program: ExportedProgram) -> bool:
+    """Return whether a program looks for elements that are not zero, or has masks as indices."""
+    return any(map(_concerned, all_nodes(program.graph_module)))
+
+
+def correct_nonzero(program: ExportedProgram) -> ExportedProgram:
+    """Return an equivalent program with nonzero only in its correct form and without masks as indices.
 
     The indices are row by row in memory, not column by column as in eager mode. where(condition) and argwhere, which
     become nonzero, are corrected too.
     """
-    decompositions = _decompositions()
-    graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    if not any(_concerned(node, decompositions) for graph in graphs for node in graph.nodes):
-        return ep
-    return decomposed(ep, decompositions)
+    return decomposed(program, _decompositions())
 
 
-def _concerned(node: torch.fx.Node, decompositions: Mapping[Any, Any]) -> bool:
+def _concerned(node: torch.fx.Node) -> bool:
     if node.target == aten.index.Tensor:
         return _has_mask([None if index is None else index.meta["val"] for index in node.args[1]])
-    return node.target in decompositions
+    return node.target in _OPERATORS
 
 
 def _has_mask(indices: Sequence[torch.Tensor | None]) -> bool:

@@ -16,19 +16,21 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.nn import functional
 
-from modelbuild_rules.kernels.steps import recurrent_operators
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+from modelbuild_rules.operators.steps import lowered_operators
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
 
 
-def keep_loops(ep: ExportedProgram, unrolled: int) -> ExportedProgram:
-    """Return an equivalent program whose recurrent nets are operators with kernels, or `ep` itself if it has none. Nets
-    with at most `unrolled` steps are left as they are."""
-    graphs = [module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
-    if not any(node.target in _NETS for graph in graphs for node in graph.nodes):
-        return ep
-    recurrent_operators.register()
+def has_recurrent_nets(program: ExportedProgram) -> bool:
+    """Return whether a program has recurrent nets."""
+    return any(node.target in _NETS for node in all_nodes(program.graph_module))
+
+
+def keep_loops(program: ExportedProgram, unrolled: int) -> ExportedProgram:
+    """Return an equivalent program whose recurrent nets are operators with kernels. Nets with at most `unrolled` steps
+    are left as they are."""
+    lowered_operators.register()
 
     def decomposition(net: Callable[..., Any]) -> Callable[..., Any]:
         def decompose(x: Tensor, states: Any, *rest: Any) -> Any:
@@ -37,7 +39,7 @@ def keep_loops(ep: ExportedProgram, unrolled: int) -> ExportedProgram:
 
         return decompose
 
-    return decomposed(ep, {operator: decomposition(net) for operator, net in _NETS.items()})
+    return decomposed(program, {operator: decomposition(net) for operator, net in _NETS.items()})
 
 
 @dataclass(frozen=True)

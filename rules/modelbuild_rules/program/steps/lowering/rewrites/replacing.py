@@ -22,8 +22,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
-from modelbuild_rules.program.steps.lowering.node_names import origin
+from modelbuild_rules.backend_api.steps.aten import aten_operator
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.forms import CORRECTIONS, FORMS
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import inline, traced

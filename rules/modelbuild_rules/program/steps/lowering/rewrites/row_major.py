@@ -11,7 +11,7 @@ Backends choose orders inside partitions themselves, and lose nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import eq, ne
+from operator import ne
 from typing import Any
 
 import torch
@@ -23,14 +23,16 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassResult
 
+from modelbuild_rules.backend_api.steps.shapes import has_other_order
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
+
 
 class _RowMajorGraph(ExportPass):
     """Replaces the orders of inputs and copies, computes those of all results again, and copies results to which their
     operators give another order."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
-        graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
-        nodes = [node for graph in graphs for node in graph.nodes]
+        nodes = list(all_nodes(graph_module))
         inputs = [node for node in nodes if node.op == "placeholder" and has_other_order(node.meta.get("val"))]
         copies = [node for node in nodes if node.kwargs != _row_major(node.kwargs)]
         made = PassResult(graph_module, False)
@@ -41,8 +43,7 @@ class _RowMajorGraph(ExportPass):
                 node.kwargs = _row_major(node.kwargs)
                 _bypass(node)
             made = super().call(graph_module)
-        graphs = [each.graph for each in made.graph_module.modules() if isinstance(each, GraphModule)]
-        others = [node for graph in graphs for node in graph.nodes if node.op == "call_function" and _is_other(node)]
+        others = [node for node in all_nodes(made.graph_module) if node.op == "call_function" and _is_other(node)]
         for node in others:
             _copy_after(node)
         made.graph_module.recompile()
@@ -94,13 +95,6 @@ def _bypass(copy: Node) -> None:
         copy.graph.erase_node(copy)
     else:
         copy.target, copy.kwargs = _COPY, {"dim_order": copy.kwargs["dim_order"]}
-
-
-def has_other_order(value: Any) -> bool:
-    """Return whether this is a tensor that may lie in another order. Dimensions of size 1 count, as for executorch."""
-    if not isinstance(value, Tensor):
-        return False
-    return not all(map(statically_known_true, map(eq, value.stride(), _empty(value).stride())))
 
 
 def _is_other(node: Node) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
+from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 aten = torch.ops.aten
@@ -21,23 +22,29 @@ aten = torch.ops.aten
 _PRODUCTS = (aten.linear.default, aten.matmul.default)
 
 
-def join_rows(program: ExportedProgram, kept: Collection[Any]) -> None:
-    """Copy inputs of an ATen program's products in place, so that their rows are consecutive; `kept` are operators that
-    stay as they are. Inputs with sizes that depend on values are left."""
-    changed = False
+def has_separate_rows(program: ExportedProgram) -> bool:
+    """Return whether an ATen program multiplies rows that can't be seen as one matrix."""
+    return any(map(_concerned, program.graph.nodes))
+
+
+def join_rows(program: ExportedProgram, kept: Collection[Any]) -> ExportedProgram:
+    """Copy inputs of an ATen program's products, so that their rows are consecutive; `kept` are operators that stay as
+    they are. Inputs with sizes that depend on values are left. Return the program, which is changed."""
     for node in program.graph.nodes:
-        if node.target in _PRODUCTS and node.target not in kept:
-            x, matrix = node.args[:2]
-            if matrix.meta["val"].dim() == 2 and _separate(x.meta["val"]):
-                with program.graph.inserting_before(node):
-                    options = {"memory_format": torch.contiguous_format}
-                    copied = program.graph.call_function(aten.clone.default, (x,), options)
-                copied.meta = dict(node.meta)
-                copied.meta["val"] = x.meta["val"].clone(**options)
-                node.update_arg(0, copied)
-                changed = True
-    if changed:
-        program.graph_module.recompile()
+        if node.target not in kept and _concerned(node):
+            x = node.args[0]
+            with program.graph.inserting_before(node):
+                options = {"memory_format": torch.contiguous_format}
+                copied = program.graph.call_function(aten.clone.default, (x,), options)
+            copied.meta = dict(node.meta)
+            copied.meta["val"] = x.meta["val"].clone(**options)
+            node.update_arg(0, copied)
+    program.graph_module.recompile()
+    return program
+
+
+def _concerned(node: Node) -> bool:
+    return node.target in _PRODUCTS and node.args[1].meta["val"].dim() == 2 and _separate(node.args[0].meta["val"])
 
 
 def _separate(x: Tensor) -> bool:

@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 from torch.nn.functional import conv2d, conv_transpose2d, pad
 
-from modelbuild_rules.program.steps.lowering.node_names import origin
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import inline, traced
 
 aten = torch.ops.aten
@@ -29,9 +29,9 @@ def is_volume(node: Node) -> bool:
     return operator is aten.convolution.default and node.args[1].meta["val"].dim() == 5
 
 
-def as_images(program: ExportedProgram, origins: Collection[str]) -> bool:
-    """Rewrite convolutions of an ATen program in place: those made from the exported nodes `origins`. Return whether
-    there were any."""
+def as_images(program: ExportedProgram, origins: Collection[str]) -> ExportedProgram:
+    """Rewrite the convolutions of an ATen program that were made from the exported nodes `origins`. Return the program,
+    which is changed."""
     found = [
         node for node in program.graph.nodes if node.target in _OPERATORS and (origin(node) or node.name) in origins
     ]
@@ -46,10 +46,9 @@ def as_images(program: ExportedProgram, origins: Collection[str]) -> bool:
         node.replace_all_uses_with(made)
         program.graph_signature.replace_all_uses(node.name, made.name)
         program.graph.erase_node(node)
-    if found:
-        program.graph_module.recompile()
-        program.validate()
-    return bool(found)
+    program.graph_module.recompile()
+    program.validate()
+    return program
 
 
 def _form(transposed: bool, depth: int | None, given: Mapping[str, Any]) -> Callable[..., Tensor]:

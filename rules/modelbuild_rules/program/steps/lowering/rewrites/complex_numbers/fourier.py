@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelbuild_rules.program.steps.lowering.aten import aten_operator
+from modelbuild_rules.backend_api.steps.aten import aten_operator
 
 aten = torch.ops.aten
 

@@ -21,7 +21,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.node_names import named, origin
+from modelbuild_rules.backend_api.steps.nodes import named, origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.parts import compute
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inline, traced
@@ -32,6 +32,11 @@ _INSIDE = ("aten.fft_", "aten._fft_", "aten.stft.", "aten.istft.")
 """Beginnings of the names of operators that compute with complex numbers inside, even from real ones to real ones."""
 
 _NOTHING = (aten._assert_tensor_metadata.default,)
+
+
+def has_complex_scalars(program: ExportedProgram) -> bool:
+    """Return whether operators of an ATen program have complex numbers as arguments, which executorch can't lower."""
+    return any(isinstance(each, complex) for node in program.graph.nodes for each in pytree.tree_leaves(node.args))
 
 
 def in_real_arithmetic(program: ExportedProgram) -> ExportedProgram:

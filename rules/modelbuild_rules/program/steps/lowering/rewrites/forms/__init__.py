@@ -10,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from modelbuild_rules.program.steps.lowering.rewrites.forms import (
-    corrections,
-    indexing,
-    matrices,
-    numbers,
-    pooling,
-    products,
-    selection,
-)
+from modelbuild_rules.program.steps.lowering.rewrites.forms import corrections, indexing, matrices, numbers, reductions
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
     **indexing.FORMS,
     **matrices.FORMS,
     **numbers.FORMS,
-    **pooling.FORMS,
-    **products.FORMS,
-    **selection.FORMS,
+    **reductions.FORMS,
 }
 CORRECTIONS: Mapping[Any, Callable[..., Any]] = {**corrections.CORRECTIONS, **numbers.CORRECTIONS}

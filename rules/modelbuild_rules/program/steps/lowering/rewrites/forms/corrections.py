@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from modelbuild_rules.kernels.steps import sampling_operators
-from modelbuild_rules.program.steps.lowering.rewrites.bounds import may_be_zero
+from modelbuild_rules.backend_api.steps.division import floor_quotient
+from modelbuild_rules.backend_api.steps.shapes import may_be_zero
+from modelbuild_rules.operators.steps import lowered_operators
 
 aten = torch.ops.aten
 
@@ -36,26 +38,6 @@ def _divided(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
         quotient = x / 0.0
         return (-quotient if math.copysign(1, y) < 0 else quotient).to(kind)
     return floor_quotient(x, y.to(precise)).to(kind)
-
-
-def floor_quotient(x: Tensor, y: Tensor) -> Tensor:
-    """Return x // y of tensors of one floating-point type, of at least float32, as eager mode computes it."""
-    quotient, rest = x / y, torch.fmod(x, y)
-    whole = (x - rest) / y
-    whole = torch.where(is_opposite(rest, y), whole - 1, whole)
-    rounded = torch.floor(whole)
-    rounded = torch.where(whole - rounded > 0.5, rounded + 1, rounded)
-    rounded = torch.where(whole != 0, rounded, quotient * 0)  # with the sign of the quotient
-    return torch.where(y == 0, quotient, rounded)
-
-
-def is_opposite(rest: Tensor, y: Tensor) -> Tensor:
-    """Return where the rest of a division is not 0 and has another sign than the divisor."""
-    return (rest != 0) & ((y < 0) != (rest < 0))
-
-
-def _floor_divided(x: Tensor, y: Any) -> Any:
-    return _divided(x, y, rounding_mode="floor")
 
 
 def _padded(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Any:
@@ -101,7 +83,7 @@ def _power(x: Tensor, exponent: Any) -> Any:
 
 
 def _sampled_image(x: Tensor, grid: Tensor, *how: Any) -> Any:
-    sampling_operators.register()
+    lowered_operators.register()
     precise = torch.promote_types(x.dtype, torch.float32)
     return torch.ops.modelbuild.grid_sampler_2d.default(x.to(precise), grid.to(precise), *how).to(x.dtype)
 
@@ -141,14 +123,11 @@ def _product(operator: Any, x: int = 0) -> Callable[..., Any]:
     return product
 
 
-def _cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the sum or sums of a tensor without dimensions."""
     if x.dim():
         return NotImplemented
     return x.to(dtype or (x.dtype if x.is_floating_point() else torch.int64)).clone()
-
-
-def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _cumsum(x, 0, dtype=dtype)
 
 
 def _unfolded(x: Tensor, dim: int, size: int, step: int) -> Any:
@@ -161,11 +140,11 @@ CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten.addmm.default: _product(aten.addmm.default, 1),
     aten.bmm.default: _product(aten.bmm.default),
     aten.constant_pad_nd.default: _padded,
-    aten.cumsum.default: _cumsum,
+    aten.cumsum.default: _sum,
     aten.div.Scalar_mode: _divided,
     aten.div.Tensor_mode: _divided,
-    aten.floor_divide.Scalar: _floor_divided,
-    aten.floor_divide.default: _floor_divided,
+    aten.floor_divide.Scalar: partial(_divided, rounding_mode="floor"),
+    aten.floor_divide.default: partial(_divided, rounding_mode="floor"),
     aten.gather.default: _of_long_indices(aten.gather.default),
     aten.grid_sampler_2d.default: _sampled_image,
     aten.grid_sampler_3d.default: _sampled_volume,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,12 +51,13 @@ def _shifted_left(x: Tensor, y: Any) -> Any:
     return torch.where((places < 0) | (places >= bits), torch.zeros_like(moved), moved)
 
 
-def _number_shifted_left(x: Any, y: Tensor) -> Any:
-    return _shifted_left(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
+def _of_number(operator: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    """Return the form of an operator on a number and a tensor: the operator on two tensors."""
 
+    def of_tensors(x: Any, y: Tensor) -> Tensor:
+        return operator(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
 
-def _number_shifted_right(x: Any, y: Tensor) -> Any:
-    return torch.bitwise_right_shift(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
+    return of_tensors
 
 
 def _exp2(x: Tensor) -> Any:
@@ -69,15 +71,8 @@ def _logaddexp2(x: Tensor, y: Tensor) -> Any:
     return torch.where(same, greatest, added)
 
 
-def _fmax(x: Tensor, y: Tensor) -> Any:
-    return _either(x, y, torch.maximum)
-
-
-def _fmin(x: Tensor, y: Tensor) -> Any:
-    return _either(x, y, torch.minimum)
-
-
-def _either(x: Tensor, y: Tensor, chosen: Callable[[Tensor, Tensor], Tensor]) -> Any:
+def _either(chosen: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Any:
+    """Return the chosen of two numbers, of which one may be NaN."""
     both = chosen(x, y)
     if not both.dtype.is_floating_point:
         return both
@@ -99,25 +94,21 @@ def _round(x: Tensor, *, decimals: int) -> Any:
     return torch.round(x * ten) / ten if decimals >= 0 else torch.round(x / ten) * ten
 
 
-def _remainder_of_number(x: Any, y: Tensor) -> Any:
-    return torch.remainder(torch.full_like(y, x, dtype=torch.result_type(y, x)), y)
-
-
 FORMS: Mapping[Any, Callable[..., Any]] = {
     aten.__lshift__.Scalar: _shifted_left,
     aten.__lshift__.Tensor: _shifted_left,
     aten.__rshift__.Scalar: torch.bitwise_right_shift,
     aten.__rshift__.Tensor: torch.bitwise_right_shift,
     aten.angle.default: _angle,
-    aten.bitwise_left_shift.Scalar_Tensor: _number_shifted_left,
-    aten.bitwise_right_shift.Scalar_Tensor: _number_shifted_right,
+    aten.bitwise_left_shift.Scalar_Tensor: _of_number(_shifted_left),
+    aten.bitwise_right_shift.Scalar_Tensor: _of_number(torch.bitwise_right_shift),
     aten.copysign.Scalar: _copysign,
     aten.exp2.default: _exp2,
-    aten.fmax.default: _fmax,
-    aten.fmin.default: _fmin,
+    aten.fmax.default: partial(_either, torch.maximum),
+    aten.fmin.default: partial(_either, torch.minimum),
     aten.hypot.default: _hypot,
     aten.logaddexp2.default: _logaddexp2,
-    aten.remainder.Scalar_Tensor: _remainder_of_number,
+    aten.remainder.Scalar_Tensor: _of_number(torch.remainder),
     aten.round.decimals: _round,
 }
 

@@ -1,0 +1,117 @@
+"""The targets that changed sources can affect. Only those are built if nothing else changed.
+
+The record lists a target's inputs by label, for all its configurations together: that may make a target stale
+unnecessarily, but never misses one. After any other change (a BUILD file, a rule, a Python package, a file that was
+added or removed) all targets are loaded and analysed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelbuild.build_record.record import Record, keep_times, read_record
+from modelbuild.build_record.target_reads import TargetReads, read_reads
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltTarget:
+    """A requested target, its outputs, relative to the workspace, and the name of its toolchain ('' for a test)."""
+
+    label: str
+    config: str
+    outputs: tuple[str, ...]
+    toolchain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StaleTargets:
+    """The targets (labels) of an earlier build that are stale since the sources `changed`."""
+
+    record: Record
+    reads: TargetReads
+    labels: frozenset[str]
+    changed: frozenset[str]
+
+    @property
+    def most(self) -> bool:
+        """Return whether more than half of the targets are stale; a full build is then as fast."""
+        return 2 * len(self.labels) > len(self.record.targets)
+
+    @property
+    def fresh(self) -> tuple[BuiltTarget, ...]:
+        """The targets that are not stale."""
+        return tuple(BuiltTarget(*target) for target in self.record.targets if target[0] not in self.labels)
+
+    def merge(self, built: Iterable[BuiltTarget]) -> tuple[BuiltTarget, ...]:
+        """Return all targets in their order, with the rebuilt ones in their places."""
+        new = {(target.label, target.config): target for target in built}
+        return tuple(new.get(target[:2]) or BuiltTarget(*target) for target in self.record.targets)
+
+    def actions(self, reads: TargetReads) -> int:
+        """Return the number of actions that all targets depend on; `reads` are those of the rebuilt targets."""
+        return self.record.actions + sum(reads.actions.get(s, 0) - self.reads.actions.get(s, 0) for s in self.labels)
+
+
+def find_stale(path: Path, root: str) -> StaleTargets | None:
+    """Return the stale targets since the build with the record at `path`; None if that needs loading and analysing all
+    targets."""
+    record = read_record(str(path))
+    found = _changes(record, root) if record is not None else None
+    if record is None or found is None:
+        return None
+    changed, damaged = found
+    if not changed and not damaged:
+        keep_times(str(path), record)
+        return StaleTargets(record, TargetReads(), frozenset(), frozenset())
+    reads = read_reads(path, record.token)
+    if reads is None or not changed <= {source for sources in reads.sources.values() for source in sources}:
+        return None
+    touched = reads.readers(changed)
+    damaged = {place for path in damaged for place in above(path)}
+    stale = {label for label, _, outputs, _ in record.targets if label in touched or not damaged.isdisjoint(outputs)}
+    if not stale:
+        return None
+    return StaleTargets(record, reads, frozenset(stale), frozenset(changed))
+
+
+def above(path: str) -> Iterator[str]:
+    """Yield a path and its parent folders; a target's output is one of them."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
+    """Return the changed files and outputs; None if something else changed, or a file is not a regular file any
+    more."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if not record.surroundings.are_current(root, folder):
+            return None
+        files, outputs = set(), set()
+        known = record.files
+        for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+            now = os.stat(path, dir_fd=folder)
+            if (now.st_size, now.st_ctime_ns, now.st_ino) != (size, then, inode):
+                if not stat.S_ISREG(now.st_mode):
+                    return None
+                files.add(path)
+        known = record.outputs
+        rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
+        for path, *then_all in rows:
+            try:
+                now = os.stat(path, dir_fd=folder)
+            except OSError:
+                outputs.add(path)
+                continue
+            if [now.st_size, now.st_mtime_ns, now.st_ino, now.st_mode] != then_all:
+                outputs.add(path)
+        return files, outputs
+    except OSError:
+        return None
+    finally:
+        os.close(folder)

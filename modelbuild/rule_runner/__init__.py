@@ -1,0 +1,128 @@
+"""Test a rule without a build: declare targets, look at their providers and actions, run single steps.
+
+A test of a rule package imports `RuleRunner` from here. Nothing that a build does (keys, caches, the sandbox) happens.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from contextlib import chdir
+from pathlib import Path
+from typing import TypeVar
+
+from modelbuild.action_graph import ActionGraph
+from modelbuild.actions import Action, Artifact, Expansion, SourceArtifact
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api.context import Expander
+from modelbuild.api.providers import Provider
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.step import Step
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, load_workspace
+
+P = TypeVar("P", bound=Provider)
+
+__all__ = ["AnalysedTarget", "RuleRunner"]
+
+
+class AnalysedTarget:
+    """A target whose rule has been called.
+
+    id         its id, which begins the ids of its actions: `//:net`, or `//:net (//:jetson)` if its device counts
+    providers  what it provides
+    files      its files, which a build lays out
+    """
+
+    def __init__(self, target: ConfiguredTarget, graph: ActionGraph) -> None:
+        self.id = target.id
+        self.providers: Sequence[Provider] = target.providers
+        self.files: Sequence[Artifact] = target.files()
+        self._graph = graph
+
+    def provider(self, kind: type[P]) -> P:
+        """Return the provider of a kind. Raises LookupError if there is none."""
+        for provider in self.providers:
+            if isinstance(provider, kind):
+                return provider
+        raise LookupError(f"{self.id} provides no {kind.__name__}")
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """The actions that it has declared, by name: `export`, `compile:p0`."""
+        nodes = self._graph.nodes.values()
+        return {node.id.name: node for node in nodes if isinstance(node, Action) and node.owner == self.id}
+
+    def expand(self, *contents: bytes, name: str = "expand") -> Mapping[str, Artifact]:
+        """Declare the actions that `ctx.expand(name=...)` declares for these contents of the files that it reads.
+        Return the artifact of each promise. Raises KeyError if the target has no expansion of this name."""
+        expansion = self._graph.nodes[f"{self.id}#{name}"]
+        assert isinstance(expansion, Expansion)
+        return expansion.then(Expander(self._graph, expansion.owner, expansion.room), *contents)
+
+
+class RuleRunner:
+    """A workspace in a folder, whose targets are analysed and not built.
+
+    folder       the workspace, such as pytest's `tmp_path`
+    files        texts of its files by path. Without MODELBUILD.toml, that file is empty
+    rules_of     the workspace whose rule packages are used, besides modelbuild's; by default `folder`
+    device       label of the device that targets without one are for
+    test_filter  the value of --test-filter
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        files: Mapping[str, str],
+        *,
+        rules_of: Path | None = None,
+        device: str | None = None,
+        test_filter: str = "",
+    ) -> None:
+        self.folder = folder
+        for name, text in {"MODELBUILD.toml": "", **files}.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        workspace = load_workspace(folder)
+        own = workspace if rules_of is None else load_workspace(rules_of)
+        rules = load_rules(own.root, own.config.rules, own.rule_locations())
+        default = Label.parse(device, "") if device else workspace.config.default_device
+        self._analyzer = Analyzer(Loader(workspace, rules.by_name), rules, default, test_filter)
+
+    def target(self, label: str, device: str | None = None) -> AnalysedTarget:
+        """Return a target after analysis, for the device with this label if one is given. Raises LoadingError for an
+        error in a BUILD file, with its place."""
+        asked = Label.parse(device, "") if device else None
+        return AnalysedTarget(self._analyzer.analyze(Label.parse(label, ""), asked), self._analyzer.graph)
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """The actions of all targets that were analysed, by id: `//:net#export`."""
+        return {str(node.id): node for node in self._analyzer.graph.nodes.values() if isinstance(node, Action)}
+
+    def run(self, action: Action, **inputs: Path | Sequence[Path]) -> Mapping[str, Path]:
+        """Run the step of an action in this process. Return the paths of its outputs, by name. Raises StepError as the
+        step does, and ValueError for an input of another action that is not given.
+
+        inputs  files or folders of inputs that other actions make, by the input's name; files of the workspace are
+                found by themselves
+        """
+        paths = {name: (each,) if isinstance(each, Path) else tuple(each) for name, each in inputs.items()}
+        for each in action.inputs:
+            if each.name in inputs:
+                continue
+            if not isinstance(each.artifact, SourceArtifact):
+                raise ValueError(f"{action.id} reads '{each.name}' of another action; expected {each.name}=PATH")
+            paths[each.name] = (*paths.get(each.name, ()), self.folder / each.artifact.path)
+        outputs = {}
+        for output in action.outputs:
+            path = self.folder / OUTPUT_FOLDER / action.id.replace("/", "_") / output.path
+            (path if output.kind == "tree" else path.parent).mkdir(parents=True, exist_ok=True)
+            outputs[output.name] = path
+        step = importlib.import_module(action.step)
+        with chdir(self.folder):
+            step.run(Step({**action.params, **action.unkeyed}, paths, outputs, self.folder))
+        return outputs

@@ -1,0 +1,70 @@
+"""Compute every action's key that is known without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import modelbuild
+from modelbuild.actions import Action, Artifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.events import Event
+from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.scheduling.report import Report
+from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
+from modelbuild.session.source_files import Sources
+from modelbuild.store.interface import Store
+from modelbuild.store.local import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """`needed` are the ids of the actions that artifacts depend on, as far as known: without actions that an action to
+    be run would add. `report` contains the known keys."""
+
+    needed: tuple[str, ...]
+    report: Report
+    scheduler: Scheduler
+
+
+class _Refuses:
+    """An executor that runs nothing: an action that is in no cache ends with it."""
+
+    def run(self, request: Request) -> Outcome:
+        return Outcome(None, "not built")
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class _Silent:
+    def emit(self, event: Event) -> None:
+        """Ignores the event."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
+    """Look up the actions that artifacts depend on, in the local cache. Adds the actions of cached expansions to the
+    analyzer's graph."""
+    workspace = analyzer.loader.workspace
+    with open_store(workspace.config.cache_dir) as store:
+        return look_up(analyzer, wanted, store, Sources(workspace.root, store))
+
+
+def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, sources: Sources) -> DryRun:
+    """Look up the actions that artifacts depend on, in a store, as dry_run()."""
+    workspace = analyzer.loader.workspace
+    roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
+    artifacts, pythons = list(wanted), analyzer.toolchains.python
+    keys = Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, pythons)
+    policy = Policy(keep_going=True)
+    scheduler = Scheduler(analyzer.graph, store, keys, sources.entry, _Refuses(), _Silent(), policy)
+    report = scheduler.build(artifacts)
+    needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
+    needed |= analyzer.graph.needed_for(artifacts)
+    actions = [i for i in needed if isinstance(analyzer.graph.nodes[i], Action)]
+    return DryRun(tuple(sorted(actions)), report, scheduler)

@@ -1,0 +1,38 @@
+"""Bring everything that targets need from elsewhere: toolchains and downloads."""
+
+from __future__ import annotations
+
+from modelbuild.actions import Action, Artifact, DerivedArtifact
+from modelbuild.analysis.make_toolchain import make_toolchain
+from modelbuild.api.providers import PythonToolchain
+from modelbuild.errors import ExitCode
+from modelbuild.events import Notice, Reporter
+from modelbuild.ids import TargetId
+from modelbuild.session.request import Request
+from modelbuild.session.session import Session, in_session
+from modelbuild.workspace.workspace import Workspace
+
+
+def fetch(workspace: Workspace, request: Request, reporter: Reporter) -> ExitCode:
+    """Make the request's toolchain and the toolchains among its targets, and run the downloads that the targets depend
+    on; lay nothing out. Afterwards a build of the targets needs no network, unless an action that ran adds other
+    downloads. Raises ModelbuildError for errors before any action runs."""
+
+    def work(session: Session) -> ExitCode:
+        plan = session.make_plan()
+        toolchains = [each for each in plan.targets if any(isinstance(p, PythonToolchain) for p in each.providers)]
+        for target in toolchains:
+            make_toolchain(plan.analyzer, target.node.label, lambda text: reporter.emit(Notice(text)))
+        downloads: dict[TargetId, list[Artifact]] = {}
+        for node in plan.graph.nodes.values():
+            if isinstance(node, Action) and node.network:
+                outputs = [DerivedArtifact(node.id, output.name) for output in node.outputs]
+                downloads.setdefault(node.owner, []).extend(outputs)
+        owners = {target.id: target for target in plan.analyzer.targets.values()}
+        others = [*((target, []) for target in toolchains), *((owners[name], each) for name, each in downloads.items())]
+        session.run((), others)
+        for target, artifacts in others:
+            session.end(target, artifacts)
+        return session.finish(session.result()).code
+
+    return in_session(workspace, request, reporter, work)

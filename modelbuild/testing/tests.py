@@ -1,0 +1,223 @@
+"""The tests of a session: their actions, their results, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from modelbuild.actions import Action, DerivedArtifact, FileEntry
+from modelbuild.analysis.analyze import ConfiguredTarget
+from modelbuild.api.providers import TestAction
+from modelbuild.build_record.snapshots import Snapshot
+from modelbuild.build_record.stale_targets import BuiltTarget
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.events import Notice, TestFinished
+from modelbuild.ids import TargetId
+from modelbuild.session.engine import Engine
+from modelbuild.session.plan import config_name, output_folder
+from modelbuild.session.session import Session
+from modelbuild.testing.causes import find_causes, has_failed
+from modelbuild.testing.executor import TestExecutor, output_text
+from modelbuild.testing.filter import filterable, matched
+from modelbuild.testing.report import TestReport, merge, read_report, require_all
+from modelbuild.testing.run import TestOptions
+from modelbuild.testing.select import select_tests, test_of
+from modelbuild.wording import count
+from modelbuild.workspace.workspace import OUTPUT_FOLDER
+
+# Number of attempts for a test that its rule declares flaky.
+FLAKY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A test's end. `built`: all its dependencies were; `unmatched`: the reason if a filter selected no case."""
+
+    target: ConfiguredTarget
+    test: TestAction
+    event: TestFinished
+    built: bool
+    unmatched: str
+
+
+class Tests:
+    """The tests among the targets of a session's request."""
+
+    __test__ = False  # pytest would collect it as a test class
+
+    def __init__(self, session: Session, options: TestOptions, build_all: bool) -> None:
+        """Plan the session. `build_all`: all targets of the request are built as well; then tests are optional. Raises
+        UsageError if there is no test."""
+        self._session = session
+        self._options = options
+        self._build_all = build_all
+        plan = session.make_plan(options.filter)
+        targets = select_tests(plan.analyzer, plan.targets, options.tags)
+        if not targets and not build_all and not plan.incomplete:
+            raise UsageError(f"no test in {' '.join(session.request.targets.patterns)}")
+        tests = [(target, test) for target in targets if (test := test_of(target)) is not None]
+        self._tests = filterable(tests, session.reporter) if options.filter else tests
+        self._reports = [artifact for _, test in self._tests for artifact in test.reports]
+        self._others = plan.targets if build_all else ()
+        self._executor: TestExecutor
+
+    def preview(self) -> ExitCode:
+        """Report the work that run() would do. Nothing runs."""
+        return self._session.preview(self._others, [(target, test.reports) for target, test in self._tests])
+
+    def run(self, snapshot: Snapshot | None) -> ExitCode:
+        """Run the tests and report their results. The place `snapshot` is for a record if all of them pass."""
+        session, options = self._session, self._options
+        afresh = [report.action for report in self._reports] if options.all_again else ()
+        session.run(self._others, [(target, test.reports) for target, test in self._tests], self._around, afresh)
+        targets = session.lay_out(self._others)
+        if session.unbuilt and not session.request.means.keep_going:
+            self._tests = []
+        ends = [self._end(target, test) for target, test in self._tests]
+        if options.filter:
+            kept = matched([(e.event.label, e.unmatched) for e in ends], options.filter, session.reporter)
+            ends = [end for end, keep in zip(ends, kept, strict=True) if keep]
+        self._report(ends)
+        measures: dict[tuple[str, str], float] = {
+            (TargetId.of(end.event.label, end.event.config), name): value
+            for end in ends
+            if not options.filter  # measures of a part are not comparable with measures of the whole
+            for name, value in end.event.measures.items()
+        }
+        if any(end.event.identity for end in ends) and not options.filter:
+            from modelbuild.testing.device_history import remember_devices
+
+            remember_devices(session.workspace, [end.event for end in ends])
+        result = session.finish(session.result(targets, self._code(ends)), measures)
+        if snapshot is not None and result.code == ExitCode.OK and not options.all_again and not self._on_device(ends):
+            if all(_is_cached(end.event) for end in ends):
+                passed = [BuiltTarget(e.event.label, e.event.config, _laid_out(e)) for e in ends]
+                session.record(snapshot, replace(result, targets=tuple(passed)))
+            else:
+                snapshot.forget()
+        return result.code
+
+    def _around(self, engine: Engine) -> TestExecutor:
+        reports: dict[str, str] = {report.action: report.output for report in self._reports}
+        attempts: dict[str, int] = {
+            report.action: max(self._options.flaky_attempts, FLAKY if test.flaky else 1)
+            for _, test in self._tests
+            for report in test.reports
+        }
+        self._executor = TestExecutor(engine.executor, engine.store, reports, attempts, self._options.runs_per_test)
+        return self._executor
+
+    def _report(self, ends: list[Ended]) -> None:
+        """Report results, with the causes of failures on request."""
+        scheduler, store = self._session.scheduler, self._session.engine.store
+        wrong = [end.test for end in ends if end.built and has_failed(end.event)]
+        causes = find_causes(scheduler, store, wrong) if self._options.bisect else {}
+        for end in ends:
+            cause = causes.get(end.test.bisect)
+            event = replace(end.event, cases=(*end.event.cases, cause)) if cause else end.event
+            self._session.reporter.emit(event)
+            self._session.unbuilt |= not end.built
+
+    def _code(self, ends: list[Ended]) -> ExitCode:
+        """Return the code for the results alone."""
+        if any(end.event.status == "failed" for end in ends):
+            return ExitCode.TESTS_FAILED
+        idle = sum(end.event.status == "not_run" for end in ends)
+        if not idle or self._build_all or self._session.unbuilt:
+            return ExitCode.OK
+        expected = "expected what the reasons name, or a choice of other tests, as by --test-tag-filters=-TAG"
+        self._session.reporter.emit(Notice(f"{count(idle, 'test')} did not run here: {expected}"))
+        return ExitCode.ENVIRONMENT
+
+    def _on_device(self, ends: list[Ended]) -> bool:
+        """Return whether a test runs on a device: a record can't show that the device is the same as before."""
+        nodes = self._session.scheduler.graph.nodes
+        actions = (nodes[report.action] for end in ends for report in end.test.reports)
+        return any(isinstance(each, Action) and each.device is not None for each in actions)
+
+    def _end(self, target: ConfiguredTarget, test: TestAction) -> Ended:
+        """Lay out a test's reports, and return its end."""
+        found = [self._read(artifact) for artifact in test.reports]
+        built = all(built for _, built in found)
+        report = merge([report for report, _ in found]) if found else TestReport("not_run", unmatched=test.unmatched)
+        unmatched = report.unmatched
+        if self._options.require_all:
+            report = require_all(report)
+        attempts = [self._executor.ended.get(artifact.action) for artifact in test.reports]
+        ran = [each for each in attempts if each is not None]
+        label = target.node.label
+        device, identity = self._device(test)
+        if built:
+            value = self._session.scheduler.values.value
+            self._session.put(output_folder(target), {name: value(artifact) for name, artifact in _named(test)})
+        event = TestFinished(
+            str(label),
+            config_name(target.device),
+            report.status,
+            report.reason,
+            seconds=sum(each.seconds for each in ran),
+            cached=not ran and built,
+            attempts=max((each.runs for each in ran), default=1),
+            passed=min((each.passed for each in ran), default=0),
+            cases=report.cases,
+            location=str(self._session.plan.analyzer.loader.target(label).location()),
+            measures=report.measures,
+            output=self._output(test),
+            device=device,
+            identity=identity,
+            shown=self._options.output != "summary",
+        )
+        return Ended(target, test, event, built, unmatched)
+
+    def _device(self, test: TestAction) -> tuple[str, Mapping[str, str]]:
+        """Return the device that a test's program runs on, and what it states about itself; '' and nothing if there is
+        no device."""
+        scheduler = self._session.scheduler
+        for report in test.reports:
+            action = scheduler.graph.nodes.get(report.action)
+            if isinstance(action, Action) and action.device is not None:
+                material = scheduler.report.materials.get(report.action)
+                return action.device.label, material.get("device", {}) if material is not None else {}
+        return "", {}
+
+    def _output(self, test: TestAction) -> str:
+        """Return the printed text of a test's failed runs, or with --test-output=all of all its runs and cached
+        results."""
+        scheduler, store = self._session.scheduler, self._session.engine.store
+        texts: list[str] = []
+        for artifact in test.reports:
+            ended = self._executor.ended.get(artifact.action)
+            result = scheduler.report.results.get(artifact.action)
+            if ended is not None and (ended.report.status == "failed" or self._options.output == "all"):
+                texts.append(ended.output)
+            elif ended is None and result is not None and self._options.output == "all":
+                texts.append(scheduler.keeping(partial(output_text, store, result)))
+        return "".join(texts)
+
+    def _read(self, artifact: DerivedArtifact) -> tuple[TestReport, bool]:
+        """Return a shard's report, and whether its dependencies were built."""
+        ended = self._executor.ended.get(artifact.action)
+        if ended is not None:
+            return ended.report, True
+        culprit = self._session.scheduler.culprit([artifact])
+        if culprit is not None:
+            return TestReport("failed", f"not built: {culprit} failed" if culprit else "not built"), False
+        value = self._session.scheduler.values.value(artifact)
+        assert isinstance(value, FileEntry)
+        return read_report(self._session.engine.store.read_bytes(value.digest)), True
+
+
+def _is_cached(ended: TestFinished) -> bool:
+    """Return whether a test passed on the first attempt."""
+    return ended.status == "passed" and (ended.cached or ended.attempts == ended.passed)
+
+
+def _laid_out(end: Ended) -> tuple[str, ...]:
+    """Return the paths of a test's reports in the workspace."""
+    return tuple(f"{OUTPUT_FOLDER}/{output_folder(end.target)}/{name}" for name, _ in _named(end.test))
+
+
+def _named(test: TestAction) -> Iterator[tuple[str, DerivedArtifact]]:
+    for number, artifact in enumerate(test.reports):
+        yield ("report.json" if len(test.reports) == 1 else f"report-{number}.json"), artifact

@@ -1,0 +1,170 @@
+"""The declaration of a backend, for rules, steps and commands.
+
+A backend is an extension of `backend_stack`, from any rule package. Its declaration (a `Backend`, or an instance of a
+subclass that derives more from attributes and device) names up to two step modules: one that partitions
+(`modelbuild_rules.backend_api.steps.partitioning.Partitioning`), and one that compiles a partition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict, cast
+
+from pydantic import AfterValidator
+
+from modelbuild.api import Attrs, Extension
+from modelbuild_rules.backend_api.decides import check_decides, deciding
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
+
+_OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+\.\w+\Z")
+
+
+def _operator(text: str) -> str:
+    if not _OPERATOR.match(text):
+        raise ValueError(f"'{text}' is not an operator; expected namespace.name.overload, as in aten.add.Tensor")
+    return text
+
+
+def as_set(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values sorted, each once, so that equal sets have equal keys."""
+    return tuple(sorted(set(values)))
+
+
+Operator = Annotated[str, AfterValidator(_operator)]
+"""An operator as delegation.json names it: `aten.add.Tensor`, `aten.linear.default`."""
+
+Operators = Annotated[tuple[Operator, ...], AfterValidator(as_set)]
+
+
+Values = Mapping[str, Any]
+"""Attributes of a backend's table, by name: JSON values."""
+
+
+class DeviceFacts(TypedDict, total=False):
+    """The facts of the program's DeviceTarget that a backend's `device` names; empty if there is no device."""
+
+    arch: str
+    """As in wheels' platform tags: "x86_64", "aarch64"."""
+
+    os: str
+    """Always "linux"."""
+
+    compute_capabilities: tuple[str, ...]
+    """CUDA compute capabilities, as "8.6"; empty for a device without CUDA."""
+
+    gpu: int
+    """Index of the device's GPU that runs the program."""
+
+    memory: int | None
+    """Bytes of GPU memory, or of main memory if there is no GPU; None if unknown."""
+
+    min_glibc: str | None
+    """Oldest glibc that compiled libraries must load on, as "2.31"; None for any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """An additional output of a program, merged from files of its partitions' compile steps.
+
+    name     name of the output, and of the file in a compile step's folder
+    merging  import name of the module whose `merge(files, made)` writes the merged file
+    """
+
+    name: str
+    merging: str
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A project with files in a runtime.
+
+    name     its name
+    license  an SPDX expression
+    files    patterns of the files' paths, such as "lib/libvulkan_*.so"
+    version  its name in `versions` of the runtime's manifest; '' if another project's file pins its version
+    purl     package URL without a version; '' if unknown
+    """
+
+    name: str
+    license: str
+    files: tuple[str, ...]
+    version: str = ""
+    purl: str = ""
+
+
+@dataclass(frozen=True)
+class Backend(Extension):
+    """The declaration of a backend. Each attribute of its table states what it decides: `Decides("partition")` which
+    nodes the backend takes, `Decides("compile")` the bytes of a compiled partition, `Decides("emit")` the additional
+    output. Attributes that name a file are inputs of the compile step, by their names.
+
+    partitioning  import name of the module that selects and prepares its nodes; '' for a backend that takes all
+                  remaining nodes and compiles nothing
+    compiling     import name of the step that compiles a partition
+    device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
+                  names any needs a device
+    tools         distributions whose versions decide the bytes of a compiled partition
+    runs_here     true if the C++ runtime runs its partitions on the machine of the build; of other backends, the
+                  partition step compares partitions with the program, in eager mode on the example inputs
+    libraries     projects with files in a runtime that runs its partitions, for SBOMs
+
+    Raises TypeError for an attribute that does not state what it decides.
+    """
+
+    partitioning: str = ""
+    compiling: str = ""
+    device: tuple[str, ...] = ()
+    runs_here: bool = False
+    libraries: tuple[Library, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_decides(self.attrs, ("partition", "compile", "emit"), of_files="compile")
+
+    def facts(self, device: DeviceFacts) -> DeviceFacts:
+        """Return the facts of a device that the methods get."""
+        facts: Any = {name: value for name, value in device.items() if name in self.device}
+        return cast("DeviceFacts", facts)
+
+    @property
+    def is_catch_all(self) -> bool:
+        """Return whether the backend takes every remaining node, as ExecuTorch's own kernels do."""
+        return not self.partitioning
+
+    def contradiction(self, table: Attrs) -> tuple[str, str] | None:
+        """Return the attribute to change and the problem if attributes contradict each other; else None."""
+        return None
+
+    def problem(self, attributes: Values, facts: DeviceFacts) -> str:
+        """Return why programs for the device can't be built with these attributes; '' if they can."""
+        return ""
+
+    def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
+        """Return the attributes of the partition step."""
+        return {name: attributes[name] for name in deciding(self.attrs, "partition")}
+
+    def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
+        """Return the attributes of the compile step: the values that are no files, and the facts of the device."""
+        own = {name: attributes[name] for name in deciding(self.attrs, "compile") if name in attributes}
+        return {**own, **facts}
+
+    def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
+        """Return the folder that the compile step reads besides the partition; None if there is none."""
+        return None
+
+    def compile_tools(self, attributes: Values) -> tuple[str, ...]:
+        """Return the distributions whose versions decide the bytes of a compiled partition."""
+        return self.tools
+
+    def gpus(self, attributes: Values) -> int:
+        """Return the number of GPUs that the compile step uses."""
+        return 0
+
+    def sidecar(self, attributes: Values) -> Sidecar | None:
+        """Return the additional output that programs with this backend have; None if there is none."""
+        return None
+
+    def partition_tools(self, attributes: Values) -> tuple[str, ...]:
+        """Return the distributions that decide which nodes it takes, besides those that every lowering uses."""
+        return ()

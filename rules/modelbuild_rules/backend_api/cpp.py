@@ -1,0 +1,18 @@
+"""The kind of machine that C++ is compiled for, and the libraries that its compiled libraries are linked with."""
+
+from __future__ import annotations
+
+from modelbuild_rules.backend_api.prerequisite import Prerequisite
+
+GLIBC = "2.28"
+"""The glibc that a library may need if the device states none: that of executorch's own wheels."""
+
+
+def target_of(arch: str, os: str = "linux", min_glibc: str | None = None) -> str:
+    """Return zig's name of a kind of machine, as "x86_64-linux-gnu.2.28"."""
+    return f"{arch}-{os}-gnu.{min_glibc or GLIBC}"
+
+
+def cpp_runtime(target: str) -> Prerequisite:
+    """Return the folder that C++ libraries for a target are linked with. Making it takes a minute or two."""
+    return Prerequisite("modelbuild_rules.backend_api.steps.cpp_runtime", "runtime", {"target": target}, ("ziglang",))

@@ -1,0 +1,57 @@
+"""The declaration of a quantizer, for rules and steps.
+
+A quantizer is an extension of `quantization_recipe`, from any rule package. Its declaration names a step module that
+makes torchao's quantizer (`modelbuild_rules.backend_api.steps.quantizing.Quantizing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from modelbuild.api import Attrs, Extension
+from modelbuild_rules.backend_api.backend import DeviceFacts, Values
+from modelbuild_rules.backend_api.decides import check_decides, deciding
+
+
+@dataclass(frozen=True)
+class Quantizer(Extension):
+    """The declaration of a quantizer. Each attribute of its table states what it decides: `Decides("calibrate")` where
+    ranges are observed, by which observer, and the quantized program; `Decides("convert")` the quantized program alone.
+
+    quantizing  import name of the module that makes torchao's quantizer
+    backend     name of the backend that runs the quantized operators; '' for any
+
+    Raises TypeError for an attribute that does not state what it decides.
+    """
+
+    quantizing: str = ""
+    backend: str = ""
+
+    def __post_init__(self) -> None:
+        check_decides(self.attrs, ("calibrate", "convert"))
+
+    def attributes(self, given: Values, calibrates: bool) -> dict[str, Any]:
+        """Return the attributes of a calibration, or of a conversion, which has all."""
+        steps = ("calibrate",) if calibrates else ("calibrate", "convert")
+        return {name: given[name] for step in steps for name in deciding(self.attrs, step)}
+
+    def contradiction(self, table: Attrs) -> tuple[str, str] | None:
+        """Return the attribute to change and the problem if attributes contradict each other; else None."""
+        return None
+
+    def needs_data(self, attributes: Values) -> bool:
+        """Return whether ranges of activations are observed on calibration data."""
+        return False
+
+    def problem(self, attributes: Values, stack: Sequence[tuple[str, Values]]) -> str:
+        """Return why a stack (names of backends, with their attributes) does not fit the quantized operators; '' if it
+        does."""
+        if self.backend and self.backend not in [name for name, _ in stack]:
+            return f"its recipe is for {self.backend}, which is not in the stack"
+        return ""
+
+    def device_problem(self, attributes: Values, facts: DeviceFacts) -> str:
+        """Return why a device can't run the quantized operators, with what is expected; '' if it can."""
+        return ""

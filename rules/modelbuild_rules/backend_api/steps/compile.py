@@ -1,0 +1,55 @@
+"""The common part of all backends' compile steps, which compile one partition.
+
+Inputs   partition   tree: a partition that program/steps/partition.py wrote
+Params   attributes  the attributes of the backend's table that decide the bytes
+Outputs  compiled    tree: processed.bin and named data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+from modelbuild.step import Step
+from modelbuild_rules.backend_api.steps import executorch_private
+from modelbuild_rules.backend_api.steps.compiled import Compiled
+from modelbuild_rules.backend_api.steps.failure import library_failures
+from modelbuild_rules.backend_api.steps.named_data import NamedBytes
+from modelbuild_rules.backend_api.steps.partition_files import read_partition
+
+
+class Compiler(Protocol):
+    """Compiles a partition."""
+
+    def __call__(self, program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -> Compiled:
+        """Compile a partition (an edge ExportedProgram, which may be changed) with its compile specs."""
+
+
+def input_partition(step: Step) -> tuple[Any, list[CompileSpec]]:
+    """Return the partition of a compile step, an edge ExportedProgram, and its compile specs. Raises StepError unless
+    the checked version of executorch is installed."""
+    executorch_private.require()
+    step.progress("reading the partition")
+    return read_partition(step.input("partition"))
+
+
+def compile_partition(step: Step, compiler: Compiler) -> None:
+    """Run a compile step."""
+    program, specs = input_partition(step)
+    with library_failures(program, "compile"):
+        made = compiler(program, specs, step.params["attributes"])
+    made.write(step.outputs["compiled"])
+
+
+def preprocess(backend: Any, program: Any, specs: Sequence[Any], external: bool = True) -> Compiled:
+    """Compile a partition with executorch's backend class, a BackendDetails subclass.
+
+    external  true if its named data may be outside the program, as weights may and code may not
+    """
+    result = backend.preprocess(program, list(specs))
+    store = result.data_store_output
+    entries = store.pte_data.items() if store is not None else ()
+    named = tuple(NamedBytes(key, store.buffers[e.buffer_index], e.alignment, external) for key, e in entries)
+    return Compiled(result.processed_bytes, named)

@@ -1,0 +1,88 @@
+"""Divide a program into the largest convex partitions whose inputs and outputs are tensors only."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+from modelbuild_rules.backend_api.steps.shapes import on_sizes
+
+SIZE_ACROSS = "a size is an input or output of the partition, and delegates support tensors only"
+CONSTANT = "computes with constants only"
+
+
+class Support(Protocol):
+    """Decides which nodes a backend takes (an OperatorSupportBase). `refused` collects reasons for others, by name."""
+
+    refused: dict[str, str]
+
+    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool: ...
+
+
+def proposed(program: ExportedProgram, support: Support) -> list[list[torch.fx.Node]]:
+    """Return the partitions, sorted by their first node, with nodes in the program's order."""
+    place = {node: number for number, node in enumerate(program.graph.nodes)}
+    while True:
+        proposed = CapabilityBasedPartitioner(program.graph_module, support, True).propose_partitions()
+        partitions = sorted((sorted(each.nodes, key=place.__getitem__) for each in proposed), key=lambda n: place[n[0]])
+        refused = {node.name: why for nodes in partitions for node, why in _unfit(program, nodes)}
+        if not refused:
+            return partitions
+        support.refused.update(refused)
+
+
+def large_enough(partitions: list[list[torch.fx.Node]], support: Support, least: int) -> list[list[torch.fx.Node]]:
+    """Return the partitions with at least `least` operators. Nodes of the others are refused."""
+    kept = []
+    for nodes in partitions:
+        count = sum(node.target is not operator.getitem and not on_sizes(node) for node in nodes)
+        if count >= least:
+            kept.append(nodes)
+        else:
+            why = f"in a block of {count} operators, below min_block_size {least}"
+            support.refused.update((node.name, why) for node in nodes)
+    return kept
+
+
+def inputs_of(nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return a partition's inputs, in the order of their first use."""
+    inside = set(nodes)
+    return list(dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in inside))
+
+
+def _unfit(program: ExportedProgram, nodes: list[torch.fx.Node]) -> Iterable[tuple[torch.fx.Node, str]]:
+    """Yield nodes that must be excluded because of the partition's inputs or outputs, each with the reason."""
+    inside = set(nodes)
+    inputs = inputs_of(nodes)
+    across = {
+        node
+        for node in nodes
+        if not _is_tensor(node)
+        and node.target is not operator.getitem
+        and any(user not in inside for user in node.users)
+        and (on_sizes(node) or isinstance(node.meta["val"], torch.SymInt))
+    }
+    across |= {user for node in inputs if not _is_tensor(node) for user in node.users if user in inside}
+    if across:
+        return [(node, SIZE_ACROSS) for node in across]
+    constants = _constants(program)
+    if all(node.name in constants for node in inputs):
+        return [(node, CONSTANT) for node in nodes]
+    return []
+
+
+def _constants(program: ExportedProgram) -> set[str]:
+    """Return the names of placeholders of constants."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    buffers = {name for name, target in signature.inputs_to_buffers.items() if target not in changed}
+    return {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants, *buffers}
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)

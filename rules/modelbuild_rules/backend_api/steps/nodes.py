@@ -1,0 +1,48 @@
+"""The nodes of a program that compute: their names, operators, and the exported program's nodes they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.graph_module import get_control_flow_submodules
+
+
+def origin(node: Any) -> str | None:
+    """Return the name of the exported program's node that a node was made from; None if unknown."""
+    sources = node.meta.get("from_node")
+    while sources and sources[0].from_node:  # each pass of decompositions adds its own nodes in front
+        sources = sources[0].from_node
+    return str(sources[0].name) if sources else None
+
+
+def named(name: str, origin: str | None) -> str:
+    """Return a node's description for messages. The rule adds its place in the source (model/source_places.py)."""
+    return f"node {name} from {origin}" if origin else f"node {name}"
+
+
+def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the nodes that compute and are not yet lowered, with names; nodes of branches follow the graph's own."""
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and node.target is not executorch_call_delegate and not _takes_apart(node):
+            yield prefix + node.name, node
+    for name, submodule, _ in get_control_flow_submodules(graph_module):
+        yield from computing(submodule, f"{prefix}{name}.")
+
+
+def branches(graph_module: Any) -> Iterator[Any]:
+    """Yield the graph modules of all branches of control flow, at any depth."""
+    for _, submodule, _ in get_control_flow_submodules(graph_module):
+        yield submodule
+        yield from branches(submodule)
+
+
+def op_name(node: Any) -> str:
+    """Return a node's operator: `aten.add.Tensor`, `operator.mul` (arithmetic on sizes), `higher_order.cond`."""
+    name = str(node.target.__name__)
+    return name if "." in name else f"{node.target.__module__.strip('_').removeprefix('torch.ops.')}.{name}"
+
+
+def _takes_apart(node: Any) -> bool:
+    return getattr(node.target, "__name__", "") == "getitem"

@@ -1,0 +1,84 @@
+"""torchvision's operators, for steps that read a program and do not import torchvision.
+
+A program contains only an operator's name; its model's code, with torchvision, was run by the export step. Here are the
+schemas, the shapes of results, and the out variants, which kernels implement.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from modelbuild_rules.operators.steps import torchvision_eager
+
+NAMESPACE = "torchvision"
+
+_SCHEMAS = {
+    "nms": "(Tensor dets, Tensor scores, float iou_threshold",
+    "roi_align": (
+        "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width,"
+        " int sampling_ratio, bool aligned"
+    ),
+    "deform_conv2d": (
+        "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w,"
+        " SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups,"
+        " bool use_mask"
+    ),
+}
+
+NAMES = frozenset(f"{NAMESPACE}.{name}.default" for name in _SCHEMAS)
+"""The operators that have kernels."""
+
+
+@cache
+def register() -> None:
+    """Register the operators that are not registered yet, and all out variants."""
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    _KEPT.append(library)
+    for name, arguments in _SCHEMAS.items():
+        if not _registered(name, "default"):
+            library.define(f"{name}{arguments}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+            library.impl(name, getattr(torchvision_eager, name), "CPU")
+            torch.library.register_fake(f"{NAMESPACE}::{name}", _SHAPES[name], lib=library)
+        if not _registered(name, "out"):
+            library.define(f"{name}.out{arguments}, *, Tensor(a!) out) -> Tensor(a!)")
+
+
+_KEPT: list[Any] = []  # registrations end with their library
+
+
+def _registered(name: str, overload: str) -> bool:
+    operators = getattr(torch.ops, NAMESPACE)
+    return hasattr(operators, name) and overload in getattr(operators, name).overloads()
+
+
+def _nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
+    return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+
+
+def _roi_align(
+    input: torch.Tensor,
+    rois: torch.Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> torch.Tensor:
+    return input.new_empty(rois.shape[0], input.shape[1], pooled_height, pooled_width)
+
+
+def _deform_conv2d(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    offset: torch.Tensor,
+    mask: torch.Tensor,
+    bias: torch.Tensor,
+    *numbers: int,
+) -> torch.Tensor:
+    return input.new_empty(input.shape[0], weight.shape[0], *offset.shape[2:])
+
+
+_SHAPES = {"nms": _nms, "roi_align": _roi_align, "deform_conv2d": _deform_conv2d}

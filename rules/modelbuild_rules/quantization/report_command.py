@@ -1,0 +1,95 @@
+"""`modelbuild quantize-report`: the error of each layer of a quantized model, and the layers to leave in floating
+point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from modelbuild.api import Command, Option
+from modelbuild.errors import BuildError
+from modelbuild_rules.method_names import FORWARD, qualified
+
+_HEAD = ("layer", "operators", "parameters", "error", "rest")
+_WHOLE = "(the model's own)"
+VERSION = 1
+
+
+# The output group of a method's report: `sensitivity`, or `encode.sensitivity`.
+GROUP = "sensitivity"
+
+
+def _group(options: Mapping[str, Any]) -> str:
+    return qualified(options["method"] or FORWARD, GROUP)
+
+
+def _show(label: str, files: Mapping[str, bytes], options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a report, or its JSON. Raises BuildError for another document."""
+    method = options["method"]
+    try:
+        (content,) = files.values()
+        report: Mapping[str, Any] = json.loads(content)
+        if report["version"] != VERSION:
+            raise ValueError(f"version {report['version']}")
+        shown = list(_lines(report, f"{label}, method {method}" if method else label, options["layers"]))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise BuildError(f"{label}: the report about its layers is malformed: {error}; expected version 1") from None
+    if options["json"]:
+        yield json.dumps({**report, "target": label, "method": method or FORWARD})
+    else:
+        yield from shown
+
+
+quantize_report = Command(
+    "quantize-report",
+    help="Print the error of a quantized model by layer.",
+    about="TARGET is a quantized_model. Each layer is quantized alone, by an action of its own. The last lines say"
+    " which layers to leave in floating point.",
+    group=_group,
+    options=(
+        Option("layers", "List the N most sensitive layers (20).", 20, "N"),
+        Option("method", "The method, of a model with several.", metavar="NAME"),
+    ),
+    show=_show,
+)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
+    """Yield the lines, with the `most` most sensitive layers."""
+    layers, samples = report["layers"], _count(report["samples"], "sample")
+    yield f"{label}: error {_percent(report['error'])} of '{report['output']}' over {samples}"
+    rows = [_HEAD, *(_row(each) for each in layers[:most])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows if most else ():
+        left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+        right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+        yield "  " + "  ".join((*left, *right))
+    if 0 < most < len(layers):
+        yield f"  and {_count(len(layers) - most, 'layer')} with less; --layers={len(layers)} lists all"
+    yield from _advice(report)
+
+
+def _advice(report: Mapping[str, Any]) -> Iterator[str]:
+    leave, layers = report["leave"], report["layers"]
+    if leave is None:
+        yield f"the error is spread over {_count(len(layers), 'layer')}: a few in floating point would not halve it"
+        return
+    names = ", ".join(json.dumps(name) for name in leave["exclude"])
+    share = leave["parameters"] / report["parameters"] if report["parameters"] else 0.0
+    yield f"leave in floating point: exclude = [{names}]"
+    yield f"then the error is {_percent(leave['error'])}, with {_percent(share)} of the parameters in floating point"
+
+
+def _row(layer: Mapping[str, Any]) -> tuple[str, ...]:
+    operators = ", ".join(name.split(".")[1] for name in layer["operators"])
+    error, rest = _percent(layer["error"]), _percent(layer["rest"])
+    return (layer["name"] or _WHOLE, operators, f"{layer['parameters']:,}", error, rest)
+
+
+def _percent(error: float | None) -> str:
+    return "not finite" if error is None else f"{100 * error:.2f} %"
