@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step
-from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
+from modelbuild_rules.backend_api.steps.composite_operators import composite_operators_found_once
 from modelbuild_rules.program.steps.partition import begin
 
 
