@@ -203,7 +203,7 @@ def test_gpus_and_their_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     driver, control = tmp_path / "version", tmp_path / "nvidiactl"
     monkeypatch.setattr(machine, "_DRIVER", driver)
     monkeypatch.setattr(machine, "_CONTROL", control)
-    monkeypatch.setattr("modelbuild.execution.gpus.visible", lambda: ())
+    monkeypatch.setattr(machine, "visible", lambda: ())
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert machine.check_gpus().status == "ok"
     control.touch()
@@ -213,7 +213,7 @@ def test_gpus_and_their_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "CUDA_VISIBLE_DEVICES=''" in machine.check_gpus().text
-    monkeypatch.setattr("modelbuild.execution.gpus.visible", lambda: ("NVIDIA L4 (8.9)",))
+    monkeypatch.setattr(machine, "visible", lambda: ("NVIDIA L4 (8.9)",))
     assert machine.check_gpus().text == "NVIDIA L4 (8.9), driver 580.65.06"
 
 
