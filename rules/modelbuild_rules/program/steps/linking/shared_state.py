@@ -1,7 +1,7 @@
 """Give the buffers that methods change places in one arena, the same place to a buffer that several methods share.
 
 Each method was planned alone: its changed buffers are in arena 2, under their qualified names
-(program/steps/lowering/state_buffers.py). Views of a buffer have no name, and a place inside the buffer's. A method
+(program/steps/lowering/memory_plan.py). Views of a buffer have no name, and a place inside the buffer's. A method
 without such buffers may have other memory there, of a GPU.
 """
 
