@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from modelbuild.code.step_sources import imported_names
 from modelbuild.loading.loader import Loader
-from modelbuild.loading.tree import Listing, join
+from modelbuild.loading.tree import BOUNDARIES, join
 from modelbuild.workspace.toml_document import Stamp, Where
 
 
@@ -21,7 +21,6 @@ class EntryFiles:
         self._loader = loader
         self._found: dict[tuple[str, str], tuple[str, ...]] = {}
         self._imports: dict[str, tuple[tuple[str, int], ...]] = {}
-        self._listings: dict[str, Listing] = {}
         self.read: dict[str, Stamp] = {}
 
     def find(self, package: str, file: str, at: Where) -> tuple[str, ...]:
@@ -61,21 +60,24 @@ class EntryFiles:
     def _files(self, package: str, folder: str, parts: Sequence[str]) -> Iterator[str]:
         """Yield the files of a module below a folder: its own, and the `__init__.py` of each folder on the way."""
         for part in parts:
-            listing = self._list(folder)
-            if listing.is_boundary() and folder != package:
-                return
-            if listing.has(f"{part}.py"):
+            if self._has(package, folder, f"{part}.py"):
                 yield join(folder, f"{part}.py")
-            if part not in listing.folders:
-                return
             folder = join(folder, part)
-            if self._list(folder).has("__init__.py") and not self._list(folder).is_boundary():
+            if self._has(package, folder, "__init__.py"):
                 yield join(folder, "__init__.py")
 
-    def _list(self, folder: str) -> Listing:
-        if folder not in self._listings:
-            self._listings[folder] = self._loader.list(folder)
-        return self._listings[folder]
+    def _has(self, package: str, folder: str, name: str) -> bool:
+        """Return whether a folder has a file that belongs to the package. Names are asked for one by one: after a
+        listing, any new file of the folder would count as a change."""
+        if not self._loader.has_file(join(folder, name)):
+            return False
+        while folder != package:
+            if os.path.islink(self._loader.workspace.root / folder):
+                return False
+            if any(self._loader.has_file(join(folder, each)) for each in BOUNDARIES):
+                return False
+            folder = os.path.dirname(folder)
+        return True
 
     def _names(self, path: str) -> tuple[tuple[str, int], ...]:
         if path not in self._imports:

@@ -18,7 +18,7 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER, WORKSPACE_FILE
 _SKIPPED = frozenset(("__pycache__", "node_modules", OUTPUT_FOLDER))
 
 # A folder with one of these is another package, another workspace, or a Python environment.
-_BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
+BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
 
 
 class FolderStamp(NamedTuple):
@@ -45,7 +45,7 @@ class Listing(NamedTuple):
         return name in self.files
 
     def is_boundary(self) -> bool:
-        return not _BOUNDARIES.isdisjoint(self.files)
+        return not BOUNDARIES.isdisjoint(self.files)
 
     def stamp(self) -> FolderStamp:
         names = os.fsencode("\0".join((*self.files, "", *self.folders)))
@@ -103,7 +103,7 @@ class SourceTree:
         listing = list_folder(self._prefix, folder)
         if folder not in self.folders:
             self.folders[folder] = listing.stamp()
-            self._marks[folder] = _BOUNDARIES.intersection(listing.files)
+            self._marks[folder] = BOUNDARIES.intersection(listing.files)
             for name in listing.links:
                 (self.present if listing.has(name) else self.absent).add(join(folder, name))
         return listing

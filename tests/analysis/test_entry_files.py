@@ -78,10 +78,20 @@ def test_a_missing_file_is_an_error_at_the_entry(tmp_path: Path) -> None:
         files(tmp_path, {"m/net.py": ""}, entry="nett.py")
 
 
-def test_the_stamps_and_folders_that_decided_are_recorded(tmp_path: Path) -> None:
+def test_files_that_decided_are_recorded_and_no_folders(tmp_path: Path) -> None:
     files(tmp_path, {"m/net.py": "import a.b", "m/a/b.py": ""})
     loader = Loader(load_workspace(tmp_path), ())
     entries = EntryFiles(loader)
     entries.find("m", "net.py", lambda: Location("BUILD.toml", 1, 1))
     assert set(entries.read) == {"m/net.py", "m/a/b.py"}
-    assert {"m", "m/a"} <= set(loader.folders_listed())
+    assert {"m/net.py", "m/a/b.py"} <= loader.files_present()
+    assert {"m/a.py", "m/a/__init__.py", "m/__init__.py"} <= loader.files_absent()
+    assert not loader.folders_listed()
+
+
+def test_files_behind_a_link_to_a_folder_are_not_the_packages(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/b.py").write_text("")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/a").symlink_to(tmp_path / "elsewhere")
+    assert files(tmp_path, {"m/net.py": "import a.b"}) == ("net.py",)
