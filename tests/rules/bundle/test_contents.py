@@ -38,7 +38,7 @@ stack = ":cpu"
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 """,
     "net.py": "",
     "runtime.tar": "",
