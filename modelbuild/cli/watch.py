@@ -19,8 +19,8 @@ from modelbuild.errors import UsageError
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.cli.group import Settings
     from modelbuild.cli.options import Command
+    from modelbuild.cli.settings import Settings
 
 _FLAG = "--watch"
 _SHOWN = 3

@@ -94,7 +94,7 @@ TEST = """
 name = "{name}"
 program = ":program"
 model = {models}
-[[pte_test.inputs]]
+[[pte_test.cases]]
 name = "drawn"
 steps = [
     {{ method = "write", calls = 2, generator = {{ seed = 1 }} }},

@@ -56,7 +56,7 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         ("model", {"dynamic": {"n": {"min": 3, "max": 3}}}, "dimension 'n' is always 3; expected a number in 'shape'"),
         ("model", {"dynamic": {"a b": {"min": 1, "max": 3}}}, "dimension 'a b': expected a name of letters, digits"),
         ("model", {"requires": ["numpy==2"]}, "attribute 'requires[0]': 'numpy==2' is not a distribution's name"),
-        ("py_test", {"requires": [""]}, "attribute 'requires[0]': '' is not a distribution's name; expected one such"),
+        ("py_test", {"requires": [""]}, "attribute 'requires[0]': '' is not a distribution's name; expected a name"),
         ("py_test", {"timeout": 2**62}, "attribute 'timeout': expected a duration from 1 s to 1000000 s, got 46116"),
         ("gpu", {"memory": "9" * 400 + "GiB"}, "attribute 'memory': expected a size such as"),
         ("gpu", {"memory": "9" * 18 + "TiB"}, "attribute 'memory': expected a size from 1 byte to 8 EiB, got '9999"),
@@ -70,16 +70,16 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         ("web", {"filename": "é" * 128}, "attribute 'filename': 'éééé"),
         ("pypi", {"path": "x/a\nb"}, "'x/a\nb' cannot be the path; expected a file's path inside the wheel"),
         ("pypi", {"wheel": "x-1\0-py3-none-any.whl"}, "'x-1\0-py3-none-any.whl' cannot be the wheel; expected NAME"),
-        ("pte_test", {"inputs": [{"name": "c", "files": {"x": "y.npy"}}]}, "case 'c': no file for the input 'y'"),
-        ("pte_test", {"inputs": [{"name": "c", "generator": {"seed": -1}}]}, "attribute 'inputs[0].generator.seed':"),
+        ("pte_test", {"cases": [{"name": "c", "files": {"x": "y.npy"}}]}, "case 'c': no file for the input 'y'"),
+        ("pte_test", {"cases": [{"name": "c", "generator": {"seed": -1}}]}, "attribute 'cases[0].generator.seed':"),
         (
             "pte_test",
-            {"inputs": [{"name": "c", "generator": {**DRAWN, "std": -1.0}}]},
-            "attribute 'inputs[0].generator",
+            {"cases": [{"name": "c", "generator": {**DRAWN, "std": -1.0}}]},
+            "attribute 'cases[0].generator",
         ),
         (
             "pte_test",
-            {"inputs": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
+            {"cases": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
             "expected [lowest, highest]",
         ),
         (
@@ -129,7 +129,7 @@ def test_a_web_address_that_ends_in_a_line_break_names_no_file(declare: Declare)
 
 
 def test_a_program_without_a_stack_is_refused_unless_its_model_was_compiled_elsewhere(declare: Declare) -> None:
-    with pytest.raises(LoadingError, match="no backends are given; expected the label of a backend_stack"):
+    with pytest.raises(LoadingError, match="no backends are given; expected a list such as"):
         declare("parted", {"stack": None})
     declare("parted", {"engines": None, "model": ":engine", "stack": None})
 

@@ -98,7 +98,7 @@ matrix = { fault = ["state", "output"] }
 program = ":{fault}_program"
 model = ":model"
 MORE
-[[pte_test.inputs]]
+[[pte_test.cases]]
 name = "sequence"
 steps = [
     { method = "write", count = { row = 0 }, generator = { seed = 1 } },

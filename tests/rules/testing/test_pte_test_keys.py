@@ -318,7 +318,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
         (DRAWN, 'metrics = [{ top = 1, output = "y" }]', "attribute 'metrics[0]': expected 'min' or 'max'"),
         (
             DRAWN,
-            'metrics = [{ entry = "a.py:f", output = "y", min = 1 }]',
+            'metrics = [{ entry = "net.py:f", output = "y", min = 1 }]',
             "attribute 'metrics[0]': expected 'top' and ",
         ),
     ],
@@ -478,7 +478,7 @@ def test_a_test_has_only_the_methods_that_it_calls(actions: Actions, keys: Any) 
             "the model has no output 'bets'; did you mean 'best'?",
         ),
         (
-            {"more": 'dataset = ":data"\naccuracy = [{ output = "y", top = 1, min = 1 }]'},
+            {"more": 'accuracy = { dataset = ":data", metrics = [{ output = "y", top = 1, min = 1 }] }'},
             "accuracy is that of one method; expected 'method', one of: write, read",
         ),
     ],

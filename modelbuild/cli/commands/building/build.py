@@ -6,11 +6,11 @@ import click
 
 from modelbuild.build_record.snapshots import Snapshot
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.null_build import QUIET, save_command
 from modelbuild.cli.options import building, no_options, targeting
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
 from modelbuild.errors import ExitCode

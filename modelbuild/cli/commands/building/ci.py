@@ -12,10 +12,10 @@ import click
 from modelbuild.affected.git import find_ancestors, find_base, find_head
 from modelbuild.cli.commands.building.test import testing
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, options, targeting
 from modelbuild.cli.recording import Base, Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.errors import UsageError
 from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
@@ -30,7 +30,7 @@ from modelbuild.workspace.flags import CI_FLAGS
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.testing.run import TestOptions
+    from modelbuild.testing.options import TestOptions
     from modelbuild.workspace.workspace import Workspace
 
 

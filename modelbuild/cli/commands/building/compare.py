@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building_in_several, no_options
 from modelbuild.cli.recording import Base, Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.lines import one_line
 from modelbuild.report import make_reporter
@@ -21,7 +21,8 @@ from modelbuild.report.reporter_scope import reporting
 from modelbuild.report.several_reporters import SeveralReporters
 from modelbuild.report.toolchain_comparison import Side, as_json, lines, with_tests
 from modelbuild.session.request import Flags, make_request
-from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:

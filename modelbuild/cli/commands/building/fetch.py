@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
+from modelbuild.cli.settings import Settings
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.fetch import fetch

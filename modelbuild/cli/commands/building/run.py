@@ -18,10 +18,10 @@ import click
 from modelbuild.analysis.make_toolchain import make_toolchain
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import INPUT, TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
 from modelbuild.cli.page import write_program
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
 from modelbuild.cli.targets.run_on_device import DeviceRun, run_on_device

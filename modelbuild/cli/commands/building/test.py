@@ -7,17 +7,18 @@ from typing import Any
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather, no_options, option, targeting
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.build import begin
 from modelbuild.session.request import Flags, make_request
-from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
 from modelbuild.workspace.flags import TEST_FLAGS
 from modelbuild.workspace.workspace import find_root, load_workspace
 

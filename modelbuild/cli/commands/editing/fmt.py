@@ -12,8 +12,8 @@ import click
 
 from modelbuild.analysis.attribute_order import table_order
 from modelbuild.analysis.rules import load_rules
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import PACKAGE_FILE

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from modelbuild.analysis.rule_help import describe_rule, summary
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import no_rule, rules_here
 
 if TYPE_CHECKING:

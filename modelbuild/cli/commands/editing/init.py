@@ -13,8 +13,8 @@ import click
 
 from modelbuild.analysis.json_schema import build_file_schema
 from modelbuild.analysis.rules import load_rules
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import UsageError
 from modelbuild.workspace.workspace import STARTER, WORKSPACE_FILE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import UsageError
 from modelbuild.workspace.workspace import find_root
 

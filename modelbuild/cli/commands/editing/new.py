@@ -9,8 +9,8 @@ import tomli
 
 from modelbuild.analysis.new_target import draft_target
 from modelbuild.analysis.rules import load_rules
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import no_rule
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label, is_package_name, is_target_name

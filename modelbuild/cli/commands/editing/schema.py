@@ -8,8 +8,8 @@ import click
 
 from modelbuild.analysis.json_schema import build_file_schema
 from modelbuild.analysis.rules import load_rules
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import EnvironmentProblem, ExitCode
 from modelbuild.sizes import parse_size
 from modelbuild.store.local import open_store

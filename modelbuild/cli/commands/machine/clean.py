@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from modelbuild.cli.commands.machine.cache import collect
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import clean
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace

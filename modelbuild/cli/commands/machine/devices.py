@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.devices.pool import ask_all, with_runners
 from modelbuild.session.request import parse_runners

@@ -17,9 +17,9 @@ from modelbuild.cli.doctor.machine import check_cache, check_gpus, check_sandbox
 from modelbuild.cli.doctor.packages import check_backends, check_engine, check_python
 from modelbuild.cli.doctor.remote_round_trip import check_remote
 from modelbuild.cli.doctor.toolchains import check_toolchains
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.code.distributions import Distributions
 from modelbuild.code.extras import distribution_of

@@ -15,8 +15,8 @@ from modelbuild import __version__
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api.providers import Platform
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import ModelbuildError, UsageError, did_you_mean
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.guarantees import guarantees

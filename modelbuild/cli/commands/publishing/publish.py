@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
 from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing
+from modelbuild.cli.settings import Settings
 from modelbuild.publish.destination import parse_destination
 from modelbuild.session.request import Flags
 

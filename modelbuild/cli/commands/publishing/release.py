@@ -7,16 +7,17 @@ import sys
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
 from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing, release_of
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.publish.destination import parse_destination
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.request import Flags
-from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
 
 
 @click.command("release", short_help=COMMANDS["release"])

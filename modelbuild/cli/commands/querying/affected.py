@@ -14,9 +14,9 @@ from modelbuild.affected.jobs import divide, github_matrix
 from modelbuild.affected.target_work import work_of
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, gather
+from modelbuild.cli.settings import Settings
 from modelbuild.durations import parse_duration
 from modelbuild.history.estimates import target_estimates
 from modelbuild.labels import Label

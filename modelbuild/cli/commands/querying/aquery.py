@@ -7,8 +7,8 @@ import click
 from modelbuild.analysis.open import open_to_build
 from modelbuild.cli.commands.querying.query import GRAPHS
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.labels import Label
 from modelbuild.query.actions import Actions, as_lines
 from modelbuild.query.configured_world import ConfiguredWorld

@@ -7,8 +7,8 @@ import json
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.explain.differences import materials
 from modelbuild.explain.lookup import material_of
 from modelbuild.explain.text import difference_line

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import EnvironmentProblem, UsageError
 from modelbuild.explain.changed_since import pending
 from modelbuild.explain.compare import compare, write_dump

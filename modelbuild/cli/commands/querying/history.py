@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.device_history import DeviceHistory
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.explain.unbuilt_target import check_there

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import FILE, building
 from modelbuild.cli.page import write_program
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 from modelbuild.errors import ExitCode, UsageError

@@ -8,8 +8,8 @@ import click
 
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.query.describe import describe_declared
 from modelbuild.query.evaluate import evaluate
 from modelbuild.query.listing import declared_statements, locations, source_files

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import FILE
 from modelbuild.cli.page import write_last_build
+from modelbuild.cli.settings import Settings
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 

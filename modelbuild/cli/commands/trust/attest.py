@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.one_target import evidence_of, write_document
 from modelbuild.session.request import Flags
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.one_target import needing_trust, write_document
 from modelbuild.errors import UsageError
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.one_target import needing_trust
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.report import make_reporter
