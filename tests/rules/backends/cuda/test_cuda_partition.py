@@ -49,7 +49,7 @@ def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: 
 
 
 def test_data_dependent_nodes_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
-    with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected no such.*"portable"'):
+    with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected no such.*"fallback"'):
         lowering(programs["select"].make()[0], [lowering.cuda(data_dependent_ops="error"), lowering.PORTABLE])
 
 
