@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from modelbuild.actions import Action, ActionResult, Digest, Place, StagedInput
 from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.execution.time_limit import TimeLimit
+from modelbuild.paths import OUTPUTS
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import StepOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,26 @@ class Request:
     beside: tuple[str, ...] = ()
     code: str = ""
     keyed_local: tuple[StagedInput, ...] = ()
+
+
+def step_order(request: Request) -> StepOrder:
+    """Return the part of the order for a worker that all executors have in common."""
+    action = request.action
+    inputs: dict[str, list[str]] = {}
+    for item in request.inputs:
+        inputs.setdefault(item.name, []).append(item.path)
+    return {
+        "step": action.step,
+        "params": {**action.params, **action.unkeyed},
+        "inputs": inputs,
+        "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
+        "cpus": action.resources.cpu,
+        "network": action.network,
+        "gpu": bool(action.resources.gpu),
+        "modules": dict(request.modules),
+        "local": bool(request.local),
+        "env": dict(action.env),
+    }
 
 
 @dataclass(frozen=True, slots=True)
