@@ -84,12 +84,11 @@ class Llm(nn.Module):
 BUILD = """
 [[backend_stack]]
 name = "xnnpack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[torch_model]]
 name = "model"
 entry = "module.py:Llm"
-srcs = ["module.py"]
 seed = 0
 
 [torch_model.methods.prefill]

@@ -34,7 +34,6 @@ TARGETS = """
 [[torch_model]]
 name = "{name}_model"
 entry = "{name}.py:Classifier"
-srcs = ["{name}.py"]
 weights = "{name}.safetensors"
 inputs = [{{ name = "image", shape = [1, 3, 64, 64], dtype = "float32", range = [0, 255] }}]
 
@@ -47,7 +46,7 @@ device = ":cpu"
 SHARED = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[device_target]]
 name = "cpu"

@@ -12,7 +12,6 @@ def program_build(backends: str, entry: str = "net.py:Model", shape: str = "[2]"
 [[torch_model]]
 name = "model"
 entry = "{entry}"
-srcs = ["{entry.partition(":")[0]}"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "float32" }}]
 
 [[pte_program]]

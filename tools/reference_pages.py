@@ -97,7 +97,8 @@ def _type(row: Attribute) -> str:
     text = re.sub(
         r" \(at least ([\d.]+), at most ([\d.]+)\)", r" from \1 to \2", text.replace("list of string", "strings")
     )
-    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or (?!table\b)\w+)?)", _linked_rules, text)
+    text = re.sub(r"^(.*) or table of \(?\1\)? by name$", r"\1, or a table of these by name", text)
+    text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or \w+)?)", _linked_rules, text)
     text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
     if row.required:
         return f"{text}, required"
@@ -105,7 +106,7 @@ def _type(row: Attribute) -> str:
 
 
 def _linked_rules(found: re.Match[str]) -> str:
-    return re.sub(r"\b(?!or\b)(\w+)", r"[\1](#\1)", found[1])
+    return re.sub(r"\b(?!(?:or|list|table)\b)(\w+)", r"[\1](#\1)", found[1])
 
 
 # The rules API.

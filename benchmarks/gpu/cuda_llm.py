@@ -50,7 +50,6 @@ PROGRAM = """
 name = "{name}_model"
 entry = "llm_model.py:make"
 kwargs = {{ layers = {layers}, vocabulary = {vocabulary}, precision = "{precision}", constant = {constant} }}
-srcs = ["llm_model.py"]
 
 [torch_model.methods.prefill]
 inputs = [{{ name = "tokens", shape = [1, "n"], dtype = "int64", range = [0, {last}] }}]
@@ -85,7 +84,7 @@ compute_capabilities = ["{}"]
 
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, "portable"]
 
 [[quantization_recipe]]
 name = "int8"

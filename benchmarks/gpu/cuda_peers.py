@@ -51,12 +51,11 @@ PROGRAM = """
 name = "{name}_model"
 entry = "peer_models.py:make"
 kwargs = {{ name = "{model}", precision = "{precision}", constant = {constant} }}
-srcs = ["peer_models.py"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, "portable"]
 
 [[pte_program]]
 name = "{name}"

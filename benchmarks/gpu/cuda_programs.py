@@ -42,12 +42,11 @@ PROGRAM = """
 name = "{name}_model"
 entry = "cuda_zoo.py:make"
 kwargs = {{ name = "{name}" }}
-srcs = ["cuda_zoo.py", "programs.py", "nets.py"]
 inputs = [{inputs}]
 {dynamic}
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, {{ type = "portable" }}]
+backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, "portable"]
 
 [[pte_program]]
 name = "{name}"

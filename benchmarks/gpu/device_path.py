@@ -51,7 +51,7 @@ def make() -> nn.Module:
 DEVICES = """
 [[backend_stack]]
 name = "cuda"
-backends = [{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1 }}, "portable"]
 
 [[device_target]]
 name = "gpu"
@@ -67,7 +67,6 @@ PROGRAM = """
 [[torch_model]]
 name = "{name}_model"
 entry = "{entry}"
-srcs = ["{name}.py"]
 inputs = [{{ name = "image", shape = {shape}, dtype = "float32", range = [0, 255] }}]
 seed = 0
 
@@ -79,7 +78,7 @@ stack = ":cuda"
 [[runtime_bundle]]
 name = "{name}"
 program = ":{name}_program"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 """
 
 

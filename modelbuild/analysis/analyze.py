@@ -9,11 +9,12 @@ from functools import partial
 from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Artifact, SourceArtifact
 from modelbuild.analysis.call_rule import call_rule
+from modelbuild.analysis.entry_files import EntryFiles
 from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
 from modelbuild.analysis.toolchains import Toolchains
 from modelbuild.analysis.validate import validate
-from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
+from modelbuild.api.attrs import Attrs, Entry, Glob, Path, Reference, Source, references
 from modelbuild.api.context import Context, Declaration, Resolved
 from modelbuild.api.providers import Files, Platform, Provider, PythonToolchain
 from modelbuild.api.rule import Rule
@@ -85,7 +86,7 @@ class _Pending:
     attrs: Attrs
     device: Label | None
     toolchain: str
-    references: dict[tuple[type, Source | Dep | Glob], Path]
+    references: dict[tuple[type, Reference], Path]
     configurable: bool
     dependencies: Iterator[tuple[Node, Path]]
     found: dict[str, Node] = field(default_factory=dict)
@@ -96,6 +97,7 @@ class Analyzer:
 
     test_filter  the cases that tests run, see Context.test_filter
 
+    entries          the Python files of entries
     toolchains       the Python that the actions of each target run in; by default, the workspace's
     toolchain_files  stamps of the files that decided which
     """
@@ -115,6 +117,7 @@ class Analyzer:
         self.toolchains = toolchains or Toolchains(loader.workspace.config.toolchain)
         self.toolchain_files: dict[str, Stamp] = {}
         self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root, self.toolchains.python).complete)
+        self.entries = EntryFiles(loader)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
         self._unconfigured: dict[tuple[Label, str], ConfiguredTarget] = {}
@@ -196,14 +199,16 @@ class Analyzer:
             self.loader.target(label, partial(target.location, path))
         selected = resolve_selects(target, device)
         attrs = validate(target.rule, target.label.name, rule.attrs, selected.attributes, selected.location)
-        found: dict[tuple[type, Source | Dep | Glob], Path] = {}
+        found: dict[tuple[type, Reference], Path] = {}
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
         toolchain = node.toolchain or self._own_toolchain(target, node.device)
         configurable = has_device or bool(selecting)
         pending = _Pending(node, selected, rule, attrs, device, toolchain, found, configurable, iter(()))
         # The workspace's default is not passed down: it would override a dependency's own device.
-        pending.dependencies = iter(list(self._dependencies(pending, asked)))
+        # A dependency whose own device the target takes needs no other configuration.
+        taken = rule.device_from if not node.device and target.attributes.get(DEVICE) is None else ()
+        pending.dependencies = iter(list(self._dependencies(pending, asked, taken)))
         return pending
 
     def _own_toolchain(self, target: Target, device: Label | None) -> str:
@@ -238,20 +243,35 @@ class Analyzer:
         return wanted
 
     def _own_device(self, target: Target) -> Label | None:
-        """Return the attribute `device`, read before selects are resolved because selects depend on it."""
-        text = target.attributes.get(DEVICE)
-        if not isinstance(text, str):
-            return None
-        return parse_label(text, target.label.package, partial(target.location, (DEVICE,)))
+        """Return the attribute `device`, or else that of a target from which the rule takes it. They are read before
+        selects are resolved, because selects depend on the device."""
+        waiting, seen = [target], {target.label}
+        while waiting:
+            each = waiting.pop()
+            text = each.attributes.get(DEVICE)
+            if isinstance(text, str):
+                return parse_label(text, each.label.package, partial(each.location, (DEVICE,)))
+            names = self.rules.by_name[each.rule].device_from if text is None else ()
+            labels = [pair for name in names for pair in _labels(name, each.attributes.get(name))]
+            for path, named in reversed(labels):
+                at = partial(each.location, path)
+                other = self.loader.target(parse_label(named, each.label.package, at), at)
+                if other.label not in seen and DEVICE in self.rules.by_name[other.rule].attrs.model_fields:
+                    seen.add(other.label)
+                    waiting.append(other)
+        return None
 
-    def _dependencies(self, pending: _Pending, device: Label | None) -> Iterator[tuple[Node, Path]]:
+    def _dependencies(
+        self, pending: _Pending, device: Label | None, taken: tuple[str, ...]
+    ) -> Iterator[tuple[Node, Path]]:
         package = pending.node.label.package
         for (_, reference), path in pending.references.items():
-            if isinstance(reference, Glob) or (isinstance(reference, Source) and not reference.is_label):
+            if isinstance(reference, (Entry, Glob)) or (isinstance(reference, Source) and not reference.is_label):
                 continue
             at = partial(pending.selected.location, path)
             label = parse_label(reference, package, at)
-            node = Node(label, device, self._passed_toolchain(pending.toolchain, self.loader.target(label, at), device))
+            asked = None if path[0] in taken else device
+            node = Node(label, asked, self._passed_toolchain(pending.toolchain, self.loader.target(label, at), asked))
             if path == (DEVICE,):
                 # A device is not built for a device; and a requested device overrides this one.
                 node = Node(pending.device or label, None)
@@ -284,10 +304,14 @@ class Analyzer:
 
     def _apply_rule(self, pending: _Pending, node: Node, configured: bool) -> ConfiguredTarget:
         locate = pending.selected.location
-        files: dict[Source | Glob, tuple[Artifact, ...]] = {}
+        files: dict[Source | Entry | Glob, tuple[Artifact, ...]] = {}
         for (_, reference), path in pending.references.items():
             if isinstance(reference, Glob):
                 files[reference] = self._glob(node.label.package, reference, partial(locate, path))
+            elif isinstance(reference, Entry):
+                at = partial(locate, path)
+                found = self.entries.find(node.label.package, reference.file, at)
+                files[reference] = tuple(_in_workspace(file, at) for file in found)
             elif isinstance(reference, Source):
                 files[reference] = self._source(pending, reference, partial(locate, path))
         device = pending.device if configured else None

@@ -21,8 +21,10 @@ def attribute_order(rule: Rule) -> tuple[str, ...]:
     """Return the attributes of a rule in order: the name, the matrix, the rule's own as declared, those that it shares
     with other rules, and those of every target."""
     declared: dict[str, None] = {}
-    for schema in rule.attrs.__mro__:
-        if issubclass(schema, Attrs):
-            declared.update(dict.fromkeys(name for name in schema.__annotations__ if name in rule.attrs.model_fields))
+    for schema in (each for each in rule.attrs.__mro__ if issubclass(each, Attrs)):
+        again = {name for base in schema.__bases__ if issubclass(base, Attrs) for name in base.model_fields}
+        declared.update(
+            dict.fromkeys(name for name in schema.__annotations__ if name in schema.model_fields.keys() - again)
+        )
     own = [rule.attrs.model_fields[name].alias or name for name in declared]
     return tuple(dict.fromkeys((*_FIRST, *own, *ENGINE_ATTRIBUTES)))

@@ -79,11 +79,13 @@ class _Labels:
         self._loader = loader
 
     def fill(self, value: Any, rules: list[str]) -> Any:
-        """Return the value with a label of the workspace in place of the example's; None if there is none."""
+        """Return the value with a label of the workspace in place of the example's; if there is none, the value itself
+        unless it contains labels, and then None."""
         label = next(self._matching(rules), None)
-        if label is None:
-            return None
-        return [label] if isinstance(value, list) else label if isinstance(value, str) else None
+        labels = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str) and each.startswith((":", "//")) for each in labels):
+            return label or value
+        return [label] if label and isinstance(value, list) else label
 
     def _matching(self, rules: list[str]) -> Iterator[str]:
         others = self._loader.packages_below("", skip=lambda label, error: None)

@@ -51,7 +51,8 @@ def _choose_error(
     """Return the error to report: an error inside a value before one of the whole value, which may only follow from it,
     and a wrong value before a missing one. If branches of a union expected different things, it lists all of them."""
     inner = [(e, path) for e, path in found if not any(other[: len(path)] == path != other for _, other in found)]
-    details, path = min(inner, key=lambda item: (item[0]["type"] == "missing", locate(item[1])))
+    # Of a value, a union's branches of other types come last.
+    details, path = min(inner, key=lambda e: (e[0]["type"] == "missing", locate(e[1]), e[0]["type"].endswith("_type")))
     if _is_plain(details):
         others = [_expected(e) for e, other in inner if other == path and _is_plain(e)]
         details["msg"] = " or ".join(dict.fromkeys(others))
@@ -128,7 +129,7 @@ def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path
     if kind == "union_tag_not_found":
         return f"attribute '{what}': expected a table with {context['discriminator']}"
     if kind == "value_error":
-        return f"attribute '{what}': {message.removeprefix('Value error, ')}"
+        return f"attribute '{what}': {context['error']}"
     if kind == "too_short":
         message = f"at least {_items(context['min_length'])}"
     if kind == "too_long":

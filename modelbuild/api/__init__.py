@@ -1,7 +1,7 @@
 """The rules API: everything that a rule package may import, built-in or a user's own."""
 
 from modelbuild.actions import Artifact, DerivedArtifact, ErrorText, Output, Resources, SourceArtifact
-from modelbuild.api.attrs import Attrs, Dep, Duration, Glob, LabelOf, Size, Source, Sources
+from modelbuild.api.attrs import Attrs, Dep, Duration, Entry, Glob, LabelOf, Size, Source, Sources
 from modelbuild.api.blob import Blob
 from modelbuild.api.command import Command, Option
 from modelbuild.api.context import Context, Expander
@@ -41,6 +41,7 @@ __all__ = [
     "DeviceRuntime",
     "DeviceSpec",
     "Duration",
+    "Entry",
     "ErrorText",
     "Expander",
     "Extensible",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -90,6 +91,31 @@ class Source(_Reference):
         return self.startswith(("//", ":"))
 
 
+class Entry(_Reference):
+    """A function or class in a Python file of the package, as `file.py:name`. It stands for that file and the package's
+    files that the file imports, directly or through others: by workspace path, or by name from the file's folder."""
+
+    __slots__ = ()
+
+    refers_to = "entry"
+
+    @property
+    def file(self) -> str:
+        return self.partition(":")[0]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls._checked, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _checked(cls, text: str) -> Entry:
+        if not re.fullmatch(r"[\w./-]+\.py:[A-Za-z_]\w*", text):
+            raise ValueError(f"expected 'file.py:name', got '{text}'")
+        return cls(text)
+
+
 class Dep(_Reference):
     """The label of a target whose providers the rule reads."""
 
@@ -130,6 +156,8 @@ def _kind(value: object) -> str:
     return "(glob)" if isinstance(value, (dict, Glob)) else "(list)"
 
 
+Reference: TypeAlias = Source | Entry | Dep | Glob
+
 Sources: TypeAlias = Annotated[
     Annotated[tuple[Source, ...], Tag("(list)")] | Annotated[Glob, Tag("(glob)")], Discriminator(_kind)
 ]
@@ -144,9 +172,9 @@ Duration: TypeAlias = Annotated[
 ]
 
 
-def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Source | Dep | Glob]]:
+def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Reference]]:
     """Yield every reference inside a validated value, with its path in the BUILD file."""
-    if isinstance(value, (Source, Dep, Glob)):
+    if isinstance(value, (Source, Entry, Dep, Glob)):
         yield path, value
     elif isinstance(value, BaseModel):
         for name, info in type(value).model_fields.items():

@@ -19,7 +19,7 @@ from modelbuild.actions import (
     Resources,
     SourceArtifact,
 )
-from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
+from modelbuild.api.attrs import Attrs, Dep, Entry, Glob, Path, Source, references
 from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.device_runners import DeviceJob
@@ -216,7 +216,7 @@ class Resolved:
     extensions  extensions by point and name
     """
 
-    files: Mapping[Source | Glob, tuple[Artifact, ...]]
+    files: Mapping[Source | Entry | Glob, tuple[Artifact, ...]]
     providers: Mapping[str, tuple[Provider, ...]]
     rules: Mapping[str, str]
     platform: Callable[[Label], Platform]
@@ -255,10 +255,14 @@ class Context(Expander, Generic[A]):
         raise."""
         return LoadingError(message, self._locate((path,) if isinstance(path, str) else path))
 
-    def files(self, reference: Source | Glob | Iterable[Source]) -> tuple[Artifact, ...]:
-        """Return the files of these references, in order, without repetition."""
-        references = [reference] if isinstance(reference, (Source, Glob)) else list(reference)
-        return tuple(dict.fromkeys(a for r in references for a in self._resolved.files[r]))
+    def files(self, *references: Source | Entry | Glob | Iterable[Source | Entry]) -> tuple[Artifact, ...]:
+        """Return the files of references, or of lists of references, in order, without repetition."""
+        lists = [[each] if isinstance(each, (Source, Entry, Glob)) else each for each in references]
+        return tuple(dict.fromkeys(a for each in lists for r in each for a in self._resolved.files[r]))
+
+    def entry(self, reference: Entry) -> str:
+        """Return a function or class as `path/in/workspace.py:name`."""
+        return f"{self.label.package}/{reference}".lstrip("/")
 
     def file(self, reference: Source) -> Artifact:
         """Return the only file of a reference. Raises LoadingError for no file or several."""

@@ -24,6 +24,7 @@ class Rule:
     example  a target of the rule as a BUILD file declares it, for `modelbuild help` and `modelbuild new`; '' for the
              required attributes alone
     toolchain_from  attributes: a target without `toolchain` takes that of the target that the first of them names
+    device_from     attributes: a target without `device` takes that of the target that the first of them names
     """
 
     name: str
@@ -32,6 +33,7 @@ class Rule:
     room: str
     example: str = ""
     toolchain_from: tuple[str, ...] = ()
+    device_from: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -40,16 +42,18 @@ class Rule:
 
 
 def rule(
-    *, attrs: type[A], example: str = "", toolchain_from: Sequence[str] = ()
+    *, attrs: type[A], example: str = "", toolchain_from: Sequence[str] = (), device_from: Sequence[str] = ()
 ) -> Callable[[Implementation[A]], Rule]:
     """Make a rule of a function, with the function's name. Any module of a rule package may define rules, except in a
     folder called `steps`. `example` is a target in a BUILD file, `[[name_of_the_rule]]`. A target without the attribute
     `toolchain` takes the toolchain of the target that an attribute of `toolchain_from` names: a test that of its
-    program."""
+    program. So it is with `device` and `device_from`: a bundle is for the device of its program."""
 
     def decorate(function: Implementation[A]) -> Rule:
         room = _room(function.__module__)
-        return Rule(function.__name__, attrs, function, room, example.lstrip("\n"), tuple(toolchain_from))
+        return Rule(
+            function.__name__, attrs, function, room, example.lstrip("\n"), tuple(toolchain_from), tuple(device_from)
+        )
 
     return decorate
 

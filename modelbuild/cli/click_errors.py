@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import click
+from click.exceptions import NoSuchCommand
 
 from modelbuild.errors import did_you_mean
 
@@ -23,6 +24,8 @@ def message(error: click.ClickException) -> str:
             option = isinstance(error.param, click.Option)
             name = "/".join(error.param.opts) if option else error.param.human_readable_name
             return f"{name}: {_bad_value(error.message, error.param)}"
+        case NoSuchCommand():
+            return f"no command '{error.command_name}'; {_usage(error)}"
         case click.BadOptionUsage():
             return _problem(error.message)
         case click.UsageError():
@@ -30,8 +33,6 @@ def message(error: click.ClickException) -> str:
             if extra is not None:
                 first = extra[1].split(" ")[0]
                 return f"unexpected argument '{first}'; {_usage(error)}"
-            if isinstance(error.ctx and error.ctx.command, click.Group) and error.message.startswith("No such command"):
-                return f"{_problem(error.message).replace('no such', 'no')}; {_usage(error)}"
     return error.format_message()
 
 

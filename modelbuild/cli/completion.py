@@ -12,8 +12,11 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import ModelbuildError
+from modelbuild.loading.matrix import expand_matrix
 from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.workspace.toml_document import read_document
 from modelbuild.workspace.toml_tokens import Kind, Role, read_tokens
 from modelbuild.workspace.workspace import find_root, load_workspace
 
@@ -60,9 +63,10 @@ class Input(_Workspace):
     """NAME=FILE for an input of the program that the command line names."""
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
+
+        # Every command imports this module; a build with nothing to do needs no rules.
         from modelbuild.analysis.open import open_analyzer
         from modelbuild.api.providers import Runnable
-        from modelbuild.cli.targets.one_program import label_of
 
         # Without the value of its last option, click leaves the arguments of a command unnamed.
         target = ctx.params.get("target") or next(iter(ctx.args), None)
@@ -170,8 +174,6 @@ def _targets(root: Path, package: str) -> list[str]:
 
 def _expanded(root: Path, package: str) -> Iterator[str]:
     """Yield the names of targets, with the names of each matrix."""
-    from modelbuild.loading.matrix import expand_matrix
-    from modelbuild.workspace.toml_document import read_document
 
     document, values, _ = read_document(root, f"{package}/{PACKAGE_FILE}".lstrip("/"))
     for rule, targets in values.items():

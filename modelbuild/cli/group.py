@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,18 +11,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from modelbuild.cli.names import COMMANDS, FOLDERS
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import did_you_mean
 
 if TYPE_CHECKING:
     from modelbuild.api.command import Command
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options before the command's name, and all `arguments`. `directory` is the current folder of the command."""
-
-    directory: Path
-    arguments: tuple[str, ...] = ()
 
 
 class _Commands(click.Group):

@@ -11,8 +11,10 @@ import click
 
 from modelbuild.cli.completion import PROFILE, TARGET
 from modelbuild.cli.targets.pattern_file import Targeted
+from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.session.request import Flags
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -53,8 +55,6 @@ def _use_profile(context: click.Context, _: click.Parameter, name: str | None) -
     """Make a profile's flags the defaults of the command's options."""
     if name is None or context.resilient_parsing:
         return
-    from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     profiles = load_workspace(find_root(context.obj.directory)).config.profiles
     if name not in profiles:
@@ -127,6 +127,5 @@ def no_options(patterns: tuple[str, ...]) -> None:
                 for name in (*parameter.opts, *parameter.secondary_opts)
                 if name.startswith("-")
             ]
-            from modelbuild.errors import did_you_mean
 
             raise click.UsageError(f"no option '{text}'{did_you_mean(text, known)}")

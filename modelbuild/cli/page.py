@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.affected.git import describe_head
-from modelbuild.cli.group import Settings
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.errors import UsageError
 from modelbuild.events import ActionFinished, TargetBuilt

@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.api.providers import Release
 from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.cli.options import FILE, Command, gather
 from modelbuild.cli.targets.one_program import label_of
+from modelbuild.cli.targets.one_target import needing_trust
 from modelbuild.errors import ExitCode, UsageError
+from modelbuild.events import Event
+from modelbuild.labels import Label
+from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
+from modelbuild.publish.content import About, Content, read_files
+from modelbuild.publish.destination import publish
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
 from modelbuild.report.text import write
+from modelbuild.session.build import build
+from modelbuild.session.plan import make_plan
 from modelbuild.session.request import Flags, Request, make_request
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import Workspace, find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.api.providers import Release
-    from modelbuild.publish.content import About, Attachment, Content, Published
+    from modelbuild.publish.content import Attachment, Published
     from modelbuild.publish.destination import Destination
     from modelbuild.trust.signatures import SigningKey
 
@@ -81,9 +91,6 @@ def one_target(folder: Path, target: str, flags: Flags) -> tuple[Workspace, Requ
 
 def release_of(workspace: Workspace, request: Request) -> Release | None:
     """Return the request's target as a release; None for any other target."""
-    from modelbuild.api.providers import Release
-    from modelbuild.events import Event
-    from modelbuild.session.plan import make_plan
 
     class Silent:
         def emit(self, event: Event) -> None:
@@ -100,10 +107,6 @@ def build_and_publish(
     workspace: Workspace, request: Request, publication: Publication, destination: Destination, version: str = ""
 ) -> ExitCode:
     """Build a target and publish it. Prints the address on stdout. Returns the code of a failed build."""
-    from modelbuild.publish.destination import publish
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.session.build import build
 
     quiet = request.display.only_results or bool(version)  # a release is built already
     with reporting(make_reporter(quiet=quiet, results=sys.stderr)) as reporter:
@@ -124,8 +127,6 @@ def build_and_publish(
 def _content(
     workspace: Workspace, request: Request, built: BuiltTarget, publication: Publication, version: str
 ) -> Content:
-    from modelbuild.labels import Label
-    from modelbuild.publish.content import Content, read_files
 
     outputs = {path.rpartition("/")[2]: workspace.root / path for path in built.outputs}
     annotations = {}
@@ -142,11 +143,6 @@ def _attachments(
 ) -> tuple[Sequence[Attachment], About]:
     """Return the documents to publish, and facts from their evidence. Raises EnvironmentProblem if they need a package
     that is not installed."""
-    from modelbuild.cli.targets.one_target import needing_trust
-    from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
-    from modelbuild.publish.content import About
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
     from modelbuild.trust.evidence import gather_evidence
 
     documents, about = [], About()

@@ -12,7 +12,7 @@ from modelbuild.cli.options import Command, gather, option
 from modelbuild.workspace.flags import RECORDING_FLAGS
 
 if TYPE_CHECKING:
-    from modelbuild.cli.group import Settings
+    from modelbuild.cli.settings import Settings
     from modelbuild.events import Reporter
     from modelbuild.report.files.comparison import Comparison
     from modelbuild.workspace.workspace import Workspace

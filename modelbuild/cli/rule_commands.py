@@ -12,9 +12,9 @@ import click
 from modelbuild.api.command import Command, Option
 from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import ExitCode
 from modelbuild.lines import one_line
 from modelbuild.report import make_reporter

@@ -5,6 +5,8 @@ Each run is a new process, which finds changes as every build does: nothing that
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from functools import wraps
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from modelbuild.errors import UsageError
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.cli.group import Settings
     from modelbuild.cli.options import Command
+    from modelbuild.cli.settings import Settings
 
 _FLAG = "--watch"
 _SHOWN = 3
@@ -49,7 +52,6 @@ def _run_on_changes(settings: Settings, options: Iterable[object]) -> NoReturn:
         import watchfiles
     except ImportError:
         raise UsageError("--watch needs watchfiles; expected: pip install 'modelbuild[watch]'") from None
-    from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
     root = find_root(settings.directory)
     given = [each for option in options for each in (option if isinstance(option, tuple) else (option,))]
@@ -79,8 +81,6 @@ def _show(root: Path, paths: Iterable[str]) -> None:
 
 def _run(arguments: Sequence[str]) -> None:
     """Run modelbuild with the arguments, without the first --watch."""
-    import signal
-    import subprocess
 
     place = arguments.index(_FLAG)
     # -P: modules in the user's folder must not replace ours.

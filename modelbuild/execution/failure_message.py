@@ -47,7 +47,7 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
         return f"the process ended with exit status {ended.status} before step {action.step} returned"
     if end["end"] == "done":
         return _loaded(request, end, python)
-    if end["end"] == "internal" and python.toolchain and end["text"].endswith(f"No module named '{LIBRARY}'"):
+    if end["end"] == "internal" and python.toolchain and end.get("missing") == LIBRARY:
         library = LIBRARY.replace("_", "-")
         expected = f"which is not installed with modelbuild; expected `pip install --no-deps {library}`"
         return f"step {action.step} needs {library}, {expected}"

@@ -225,7 +225,7 @@ class End(TypedDict):
     """For `network`: the user's file that uses it, or ''."""
 
     missing: NotRequired[str]
-    """For `user`: a module that was not found, or ''."""
+    """For `user` and `internal`: a module that was not found, or ''."""
 
     perhaps: NotRequired[Sequence[Read]]
     """For `undeclared`: the read. For other errors: reads that may have caused it."""

@@ -12,7 +12,7 @@ from modelbuild.loading.package import PACKAGE_FILE, Package, Target
 from modelbuild.loading.parse import parse_package
 from modelbuild.loading.skip import Skip, fail
 from modelbuild.loading.sources import find_glob, find_source
-from modelbuild.loading.tree import FolderStamp, SourceTree, join
+from modelbuild.loading.tree import FolderStamp, Listing, SourceTree, join
 from modelbuild.workspace.toml_document import Stamp, Where
 from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 
@@ -77,6 +77,10 @@ class Loader:
     ) -> tuple[str, ...]:
         """Return the paths below the root, sorted, of a package's files that match patterns (see `find_glob`)."""
         return find_glob(self._tree, self.package(package), include, exclude, allow_empty, at)
+
+    def list(self, folder: str) -> Listing:
+        """Return the names in a folder, by its path below the root."""
+        return self._tree.list(folder)
 
     def files_read(self) -> Mapping[str, Stamp]:
         """Return the stamp of every file that loading read, by path below the root, from the time of reading."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from modelbuild.analysis.entry_files import EntryFiles
 from modelbuild.analysis.rules import Rules
-from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
+from modelbuild.api.attrs import Attrs, Dep, Entry, Glob, Path, Source, references
 from modelbuild.errors import Location, ModelbuildError, UsageError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
@@ -25,6 +26,7 @@ class Packages:
         self.loader = loader
         self.rules = rules
         self.current = current
+        self._entries = EntryFiles(loader)
 
     def matching(self, pattern: str) -> Sequence[Target] | str:
         """Return the targets that match a pattern, including those tagged manual; for a source file, its node."""
@@ -69,6 +71,9 @@ class Packages:
             if isinstance(reference, Glob):
                 found = self.loader.glob(label.package, reference.glob, reference.exclude, reference.allow_empty, at)
                 yield from ((path, self.node_of_file(label.package, file)) for file in found)
+            elif isinstance(reference, Entry):
+                entry_files = self._entries.find(label.package, reference.file, at)
+                yield from ((path, self.node_of_file(label.package, file)) for file in entry_files)
             elif isinstance(reference, Source) and not reference.is_label:
                 yield path, self.node_of_file(label.package, self.loader.source(label.package, reference, at))
 

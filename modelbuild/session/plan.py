@@ -157,7 +157,7 @@ def output_folder(target: ConfiguredTarget) -> str:
 def _collect_seen(analyzer: Analyzer, seen: Seen) -> None:
     """Add everything that decided the graph: files that were read, listed, or required to be present or absent."""
     loader, packages = analyzer.loader, analyzer.rules.packages
-    read = {**loader.files_read(), **analyzer.toolchain_files}
+    read = {**analyzer.entries.read, **loader.files_read(), **analyzer.toolchain_files}
     seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in read.items()})
     for folder in (Path(modelbuild.__file__).parent, *packages.values()):
         for path in folder.rglob("*.py"):

@@ -9,7 +9,8 @@ from modelbuild.errors import ExitCode, LoadingError
 from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
 from modelbuild.session.build import begin
 from modelbuild.session.request import Request
-from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import Workspace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from modelbuild.build_record.snapshots import Seen, Snapshot
@@ -13,32 +13,12 @@ from modelbuild.errors import ExitCode
 from modelbuild.events import BuildFinished, Reporter, TestFinished
 from modelbuild.session.build import begin
 from modelbuild.session.request import Request
+from modelbuild.testing.options import TestOptions
 from modelbuild.testing.report import merge, read_report
 from modelbuild.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from modelbuild.session.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class TestOptions:
-    """Options for running tests: see docs/reference/cli/test.md."""
-
-    __test__ = False  # pytest would collect it as a test class
-
-    cache_results: bool = True
-    runs_per_test: int = 1
-    flaky_attempts: int = 1
-    require_all: bool = False
-    tags: tuple[str, ...] = ()
-    bisect: bool = False
-    output: str = "errors"
-    filter: str = ""
-
-    @property
-    def all_again(self) -> bool:
-        """Return whether tests run although the cache contains their results."""
-        return not self.cache_results or self.runs_per_test > 1
 
 
 def run_tests(

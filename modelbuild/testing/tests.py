@@ -20,8 +20,8 @@ from modelbuild.session.session import Session
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import TestExecutor, output_text
 from modelbuild.testing.filter import filterable, matched
+from modelbuild.testing.options import TestOptions
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
-from modelbuild.testing.run import TestOptions
 from modelbuild.testing.select import select_tests, test_of
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import OUTPUT_FOLDER

@@ -22,12 +22,11 @@ arch = "x86_64"
 
 [[backend_stack]]
 name = "stack"
-backends = [{{ type = "portable" }}]
+backends = ["portable"]
 
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
 
 [[pte_program]]
@@ -40,7 +39,7 @@ stack = ":stack"
 name = "program_test"
 program = ":program"
 model = ":net"
-inputs = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
+cases = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
 {test}
 """
 
@@ -97,3 +96,42 @@ def test_a_program_and_its_test_have_one_configuration_for_the_default_device(tm
     for name in ("program", "program_test"):
         analyzer.analyze(Label("", name))
     assert [str(node) for node in analyzer.targets if node.label.name == "program"] == ["//:program"]
+
+
+BUNDLE = """
+[[runtime_bundle]]
+name = "bundle"
+program = ":program"
+runtime = { archive = { select = { "//:board" = "board.tar", default = "other.tar" } } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "bundle", "asked", "expected", "configured"),
+    [
+        ("board", "", None, "board", "//:program"),
+        ("", "", None, "desk", "//:program"),
+        ("board", "server", None, "server", "//:program (//:server)"),
+        ("server", "", "board", "board", "//:program (//:board)"),
+        ("board", '{ select = { default = "//:server" } }', None, "desk", "//:program"),
+    ],
+)
+def test_a_bundle_takes_the_device_of_its_program(
+    tmp_path: Path, program: str, bundle: str, asked: str | None, expected: str, configured: str
+) -> None:
+    def own(device: str) -> str:
+        return f'device = "//:{device}"' if device and "{" not in device else f"device = {device}" if device else ""
+
+    for name in ("net.py", "board.tar", "other.tar"):
+        (tmp_path / name).touch()
+    (tmp_path / "MODELBUILD.toml").write_text('[build]\ndefault_device = "//:desk"\n')
+    build = BUILD.format(device="{device}", program=own(program), test="")
+    (tmp_path / "BUILD.toml").write_text(f"{build}{BUNDLE}{own(bundle)}\n")
+    rules, workspace = load_rules(tmp_path, ()), load_workspace(tmp_path)
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
+    made = analyzer.analyze(Label("", "bundle"), Label("", asked) if asked else None)
+    assert made.device == Label("", expected)
+    assert [str(node) for node in analyzer.targets if node.label.name == "program"] == [configured]
+    (action,) = (each for each in analyzer.graph.nodes.values() if getattr(each, "mnemonic", "") == "bundle")
+    archive = "board.tar" if expected == "board" else "other.tar"
+    assert [each.path for each in action.inputs if each.name == "runtime"] == [archive]

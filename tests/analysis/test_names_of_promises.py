@@ -34,11 +34,10 @@ def listed(ctx):
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[pte_program]]
 name = "net"
 model = ":model"

@@ -25,7 +25,7 @@ from modelbuild.api import Attrs, Extensible, Output, rule
 
 class MixAttrs(Attrs):
     "Sweets."
-    parts: Annotated[tuple[Attrs, ...], Extensible("sweet")] = Field(min_length=1)
+    parts: tuple[Annotated[Attrs, Extensible("sweet")], ...] = Field(min_length=1)
 
 @rule(attrs=MixAttrs)
 def mix(ctx):
@@ -107,6 +107,14 @@ def test_a_rule_s_steps_are_in_the_folder_beside_it_and_others_have_their_whole_
             '[{ type = "tofee" }]',
             "BUILD.toml:4:10: attribute 'parts[0]': expected one of 'fudge', 'toffee', got 'tofee'; "
             "did you mean 'toffee'?",
+        ),
+        (
+            '["tofee"]',
+            "BUILD.toml:4:10: attribute 'parts[0]': expected 'fudge' or 'toffee', got 'tofee'; did you mean 'toffee'?",
+        ),
+        (
+            '["fudge"]',
+            "BUILD.toml:4:10: attribute 'parts[0]': 'fudge' has no default of 'grams'; expected a table with it",
         ),
         ('[{ type = "fudge" }]', "BUILD.toml:4:10: 'parts[0]' of mix 'box' lacks the attribute 'grams'"),
     ],

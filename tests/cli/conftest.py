@@ -47,7 +47,6 @@ CLASSIFIER = """
 [[torch_model]]
 name = "model"
 entry = "classifier.py:Classifier"
-srcs = ["classifier.py"]
 weights = "classifier.safetensors"
 inputs = [{ name = "image", shape = [1, 3, 64, 64], dtype = "float32", range = [0, 255] }]
 
@@ -65,11 +64,11 @@ device = ":gpu"
 
 [[backend_stack]]
 name = "xnnpack_stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[backend_stack]]
 name = "tensorrt_stack"
-backends = [{ type = "tensorrt", workspace_size = "64MiB" }, { type = "portable" }]
+backends = [{ type = "tensorrt", workspace_size = "64MiB" }, "portable"]
 
 [[device_target]]
 name = "cpu"

@@ -33,7 +33,6 @@ BUILD = """
 [[torch_model]]
 name = "{0}_model"
 entry = "net.py:{1}"
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [2, 3], dtype = "float32" }}]
 
 [[pte_program]]
@@ -44,7 +43,7 @@ stack = ":stack"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 """
 
 

@@ -119,11 +119,10 @@ PROGRAM = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "index", shape = [1], dtype = "int64" }]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[pte_program]]
 name = "program"
 model = ":model"

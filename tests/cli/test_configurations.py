@@ -135,7 +135,7 @@ def test_a_program_whose_stack_the_device_selects(classifier: Any) -> None:
         'stack = ":xnnpack_stack"',
         'stack = { select = { ":other" = ":portable_stack", default = ":xnnpack_stack" } }',
     )
-    portable = '[[backend_stack]]\nname = "portable_stack"\nbackends = [{ type = "portable" }]\n\n[[backend_stack]]'
+    portable = '[[backend_stack]]\nname = "portable_stack"\nbackends = ["portable"]\n\n[[backend_stack]]'
     classifier.edit("classifier/BUILD.toml", '[[backend_stack]]\nname = "xnn', f'{portable}\nname = "xnn')
     program = "//classifier:xnnpack"
     ran = classifier.ran(program, "--device=//classifier:cpu", "--device=//classifier:other")

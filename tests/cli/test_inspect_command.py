@@ -241,7 +241,6 @@ def test_a_model_is_not_exported_to_find_that_it_is_no_program(workspace: Any) -
 [[torch_model]]
 name = "m"
 entry = "m.py:M"
-srcs = ["m.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 """
     workspace.write({"MODELBUILD.toml": "", "m/BUILD.toml": model, "m/m.py": "raise SystemExit('never run')\n"})

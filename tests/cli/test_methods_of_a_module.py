@@ -36,7 +36,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 
 [torch_model.methods.embed]
 inputs = [{ name = "x", shape = ["n", 8], dtype = "float32", range = [-1, 1] }]
@@ -49,7 +48,7 @@ outputs = ["classes"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "both"
@@ -80,7 +79,7 @@ recipe = ":int8"
 
 [[backend_stack]]
 name = "only_linears"
-backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, { type = "portable" }]
+backends = [{ type = "xnnpack", precisions = ["dynamic_quant"], per_op_mode = true }, "portable"]
 
 [[pte_program]]
 name = "int8_program"
@@ -93,7 +92,7 @@ matrix = { method = ["classify", "embed"] }
 program = ":int8_program"
 method = "{method}"
 model = ":quantized"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
+cases = [{ name = "noise", generator = { seed = 1 } }]
 tolerance = { abs = 0.05 }
 """
 
@@ -107,7 +106,7 @@ matrix = { method = ["classify", "embed"] }
 program = ":both"
 method = "{method}"
 model = ":net"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
+cases = [{ name = "noise", generator = { seed = 1 } }]
 """
 
 
@@ -198,8 +197,8 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     [
         ("{ embed = ", "{ embod = ", "BUILD.toml:27:11: ':net' has no method 'embod'; did you mean 'embed'?"),
         (
-            'srcs = ["net.py"]\n',
-            'srcs = ["net.py"]\noutputs = ["y"]\n',
+            'entry = "net.py:Net"\n',
+            'entry = "net.py:Net"\noutputs = ["y"]\n',
             "BUILD.toml:6:1: each of the 'methods' has its own 'outputs'; expected none beside them",
         ),
         ("max = 4", "max = 0", "BUILD.toml:9:13: dimension 'n': expected min <= example <= max"),

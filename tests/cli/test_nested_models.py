@@ -40,7 +40,6 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 prepare = "net.py:run_once"
 inputs = [
     { name = "mask", shape = ["n", 2], dtype = "float32" },
@@ -53,7 +52,7 @@ dynamic = { n = { min = 1, max = 6 }, half = { min = 1, max = 6 }, all = "2*half
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -64,7 +63,7 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
 """
 
 

@@ -27,7 +27,6 @@ backends = [
 MODELS = """[[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 # The last line."""
 
@@ -69,9 +68,9 @@ def test_the_package_is_by_default_that_of_the_folder(new: New, workspace: Works
 def test_values_that_nothing_in_the_workspace_fits_are_marked(new: New, workspace: Workspace) -> None:
     code, out, _ = new("pte_program", "p", "--package", "//elsewhere")
     assert code == 0
-    assert out.endswith("Placeholders: model, stack (modelbuild help pte_program)\n")
+    assert out.endswith("Placeholders: model (modelbuild help pte_program)\n")
     assert text(workspace, "elsewhere/BUILD.toml") == (
-        '[[pte_program]]\nname = "p"\nmodel = ":net"  # placeholder\nstack = ":xnnpack"  # placeholder\n'
+        '[[pte_program]]\nname = "p"\nmodel = ":net"  # placeholder\nstack = ["xnnpack", "portable"]\n'
     )
 
 
@@ -79,7 +78,7 @@ def test_a_package_s_only_python_file_and_class_are_the_entry(new: New, workspac
     workspace.write({"deep/er/unet.py": "import math\n\n\nclass UNet:\n    pass\n"})
     assert new("torch_model", "unet", "--package", "//deep/er")[0] == 0
     (target,) = tomllib.loads(text(workspace, "deep/er/BUILD.toml"))["torch_model"]
-    assert (target["entry"], target["srcs"]) == ("unet.py:UNet", ["unet.py"])
+    assert target["entry"] == "unet.py:UNet"
 
 
 def test_keeps_line_ends_of_windows(new: New, workspace: Workspace) -> None:

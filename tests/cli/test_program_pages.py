@@ -59,13 +59,12 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 4], dtype = "float32" }]
 seed = 0
 
 [[backend_stack]]
 name = "xnnpack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -76,14 +75,14 @@ stack = ":xnnpack"
 name = "right_test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 
 [[pte_test]]
 name = "wrong_test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
-max_bytes = 100
+cases = [{ name = "drawn", generator = { seed = 1 } }]
+limits = { bytes = 100 }
 """
 
 
@@ -102,9 +101,9 @@ def test_a_ci_run_of_a_real_program(workspace: Any, tmp_path: Path) -> None:
     between = " ".join(row[3] for row in rows[rows.index(parts[0]) : rows.index(parts[1])])
     assert "aten::cumsum.out xnnpack: " in between
     assert {row[2] for row in rows if row is parts[0]} == {"inputs"}
-    assert "max_bytes" in page.one("section", id="failures").text
+    assert "limits.bytes" in page.one("section", id="failures").text
     assert "//m:right_test" in page.one("section", id="tests").text
-    workspace.edit("m/BUILD.toml", "max_bytes = 100\n", "")
+    workspace.edit("m/BUILD.toml", "limits = { bytes = 100 }\n", "")
     workspace.edit("m/net.py", "cumsum(dim=1)", "cumsum(dim=1) * 3")
     ended = workspace.run("ci", "--report", "r.html", "--base-measures", "base.json")
     assert ended.code == 0, ended.err

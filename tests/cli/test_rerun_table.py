@@ -91,11 +91,11 @@ TABLE = {
     # The range is in the signature, which the program's manifest contains.
     "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT, EMIT, VERIFY}),
     "stack attribute that changes partitions": Row(
-        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
+        edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
         {PARTITION, P1, EMIT, VERIFY},
     ),
     "stack attribute that changes none here": Row(
-        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION, VERIFY}
+        edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION, VERIFY}
     ),
     "device attribute that nothing here depends on": Row(
         edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()

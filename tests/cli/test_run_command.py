@@ -223,12 +223,11 @@ def test_a_model_is_not_exported_for_an_input_that_it_does_not_take(workspace: A
 [[torch_model]]
 name = "m"
 entry = "m.py:M"
-srcs = ["m.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "size", shape = [2], dtype = "int64" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[pte_program]]
 name = "p"

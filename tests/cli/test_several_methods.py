@@ -37,13 +37,12 @@ BUILD = """
 name = "net_{classes}"
 matrix = { classes = [2, 3, 4] }
 entry = "nets.py:Net"
-srcs = ["nets.py"]
 kwargs = { classes = "{classes}" }
 inputs = [{ name = "x", shape = [1, 8], dtype = "float32", range = [-1, 1] }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "heads"
@@ -55,7 +54,6 @@ TEST = """
 [[torch_model]]
 name = "other"
 entry = "nets.py:Net"
-srcs = ["nets.py"]
 kwargs = { classes = 3, seed = 2 }
 inputs = [{ name = "x", shape = [1, 8], dtype = "float32" }]
 
@@ -64,17 +62,16 @@ name = "right_test"
 program = ":heads"
 method = "three"
 model = ":net_3"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
-max_delegates = 2
-min_delegated_fraction = 0.5
+cases = [{ name = "noise", generator = { seed = 1 } }]
+limits = { partitions = 2, delegated = 0.5 }
 
 [[pte_test]]
 name = "wrong_test"
 program = ":heads"
 method = "three"
 model = ":other"
-inputs = [{ name = "noise", generator = { seed = 1 } }]
-max_delegates = 1
+cases = [{ name = "noise", generator = { seed = 1 } }]
+limits = { partitions = 1 }
 """
 
 

@@ -106,7 +106,6 @@ MODEL = """
 [[torch_model]]
 name = "{name}_model"
 entry = "nets.py:{name}"
-srcs = ["nets.py"]
 inputs = [{inputs}]
 allow_missing = true
 
@@ -120,7 +119,7 @@ device = ":device"
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{{ {backend} }}, {{ type = "portable" }}]
+backends = [{{ {backend} }}, "portable"]
 
 [[device_target]]
 name = "device"

@@ -55,7 +55,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 
 [torch_model.methods.write]
 inputs = [
@@ -72,12 +71,11 @@ inputs = [{ name = "y", shape = [4, 8], dtype = "float32" }]
 [[torch_model]]
 name = "counter"
 entry = "net.py:Counter"
-srcs = ["net.py"]
 inputs = [{ name = "z", shape = [1], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -96,7 +94,7 @@ TEST = """
 name = "{name}"
 program = ":program"
 model = {models}
-[[pte_test.inputs]]
+[[pte_test.cases]]
 name = "drawn"
 steps = [
     {{ method = "write", calls = 2, generator = {{ seed = 1 }} }},
@@ -110,7 +108,7 @@ steps = [
 ON_A_GPU = """
 [[backend_stack]]
 name = "gpu_stack"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 
 [[device_target]]
 name = "gpu"

@@ -139,9 +139,10 @@ def test_a_command_belongs_to_a_runner_of_commands(given: dict[str, object]) -> 
 
 
 def test_no_address_and_no_declaration_names_a_command(workspace: Workspace) -> None:
-    build = '[[device_runner]]\nname = "r"\nkind = "command"\n[[device_target]]\nname = "d"\narch = "x86_64"\n'
+    build = '[[device_target]]\nname = "d"\narch = "x86_64"\n'
+    build += '[[device_runner]]\nname = "r"\nconnection = { type = "command" }\n'
     workspace.write({"MODELBUILD.toml": "", "BUILD.toml": build})
-    assert "BUILD.toml:3:1: attribute 'kind'" in workspace.run("cquery", "//...").err
+    assert "BUILD.toml:6:1: attribute 'connection': expected one of" in workspace.run("cquery", "//...").err
     for kind in ("command", "remote"):
         ended = workspace.run("devices", f"--runner=//:d={kind}:x")
         assert (ended.code, ended.err.count("\n")) == (2, 1)

@@ -20,7 +20,7 @@ visibility = ["//visibility:public"]
 
 [[backend_stack]]
 name = "stack_{n}"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 visibility = ["//visibility:public"]
 matrix = { n = [1, 2] }
 
@@ -31,7 +31,6 @@ srcs = ["a.txt"]
 NET = """[[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1, 4], dtype = "float32" }]
 
 [[pte_program]]
@@ -82,7 +81,7 @@ def test_completion_of_rules_attributes_values_labels_and_files(root: Path) -> N
         stacks = await at(NET.replace("//shared:stack_1", "|"))
         assert stacks.keys() == {"//shared:stack_1", "//shared:stack_2"}
         assert (await at(NET.replace('":net"', '":n|'))).keys() == {":net"}
-        srcs = await at(NET.replace('["net.py"]', '["|"]'))
+        srcs = await at('[[torch_model]]\nname = "net"\nsrcs = ["|"]\n')
         assert "net.py" in srcs
         assert "//shared:hidden" not in srcs
         assert await at("[[torch_model]] # |") == {}
@@ -100,12 +99,12 @@ def test_definitions_references_hover_and_symbols(root: Path) -> None:
         assert await defined("//shared:stack_1", "//sha|red:stack_1") == ("shared/BUILD.toml", 6)
         assert await defined('":net"', '":n|et"') == (BUILD, 1)
         assert await defined("net.py:Net", "net|.py:Net") == ("m/net.py", 4)
-        assert await defined('["net.py"]', '["net.|py"]') == ("m/net.py", 1)
+        assert await defined('"net.py:Net"\n', '"net.py:Net"\nsrcs = ["net.|py"]\n') == ("m/net.py", 1)
         assert await defined('"x"', '"|x"') is None
         name = editor.type(BUILD, NET.replace('"net"', '"n|et"', 1))
-        assert await editor.refer(BUILD, name) == {(BUILD, 2), (BUILD, 9)}
+        assert await editor.refer(BUILD, name) == {(BUILD, 2), (BUILD, 8)}
         device = editor.type(BUILD, NET.replace("//shared:cpu", "//shared:c|pu"))
-        assert await editor.refer(BUILD, device) == {("shared/BUILD.toml", 2), (BUILD, 11)}
+        assert await editor.refer(BUILD, device) == {("shared/BUILD.toml", 2), (BUILD, 10)}
         about = await editor.hover(BUILD, editor.type(BUILD, NET.replace("stack =", "sta|ck =")))
         assert about.startswith("**stack**: label of a backend_stack")
         assert "**pte_program**" in await editor.hover(BUILD, editor.type(BUILD, NET.replace("[[pte", "[[|pte")))
@@ -114,7 +113,7 @@ def test_definitions_references_hover_and_symbols(root: Path) -> None:
         listed = await editor.symbols(BUILD)
         assert [(each.name, each.detail, each.range.start.line) for each in listed] == [
             ("net", "torch_model", 0),
-            ("program", "pte_program", 6),
+            ("program", "pte_program", 5),
         ]
 
     edit(root, work)
@@ -133,7 +132,7 @@ def test_errors_have_exact_ranges_while_the_text_is_typed(root: Path) -> None:
         editor.type(BUILD, NET.replace('name = "program"', 'name = "\U0001f600", wrong'))
         (broken,) = await editor.problems(BUILD, 1)
         assert broken.message.startswith("not valid TOML")
-        assert broken.range.start.line == 7
+        assert broken.range.start.line == 6
         editor.type(BUILD, NET)
         assert await editor.problems(BUILD, 0) == []
         (root / "m/net.py").unlink()  # an editor reports it, or the next edit finds it

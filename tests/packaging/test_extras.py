@@ -37,11 +37,10 @@ MODEL = {
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[pte_program]]
 name = "program"
 model = ":model"
@@ -50,7 +49,7 @@ stack = ":stack"
 name = "program_test"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """,
     "net.py": "import torch\nclass Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(8, 4)\n",
 }

@@ -276,8 +276,8 @@ def test_every_kind_of_event_is_documented(repository: Path, ci_formats: Any) ->
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_build(tmp_path: Path) -> None:
-    from modelbuild.cli.group import Settings
     from modelbuild.cli.recording import Recording
+    from modelbuild.cli.settings import Settings
     from modelbuild.errors import UsageError
 
     with pytest.raises(UsageError, match="No such file or directory"):

@@ -70,16 +70,16 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         ("web", {"filename": "é" * 128}, "attribute 'filename': 'éééé"),
         ("pypi", {"path": "x/a\nb"}, "'x/a\nb' cannot be the path; expected a file's path inside the wheel"),
         ("pypi", {"wheel": "x-1\0-py3-none-any.whl"}, "'x-1\0-py3-none-any.whl' cannot be the wheel; expected NAME"),
-        ("pte_test", {"inputs": [{"name": "c", "files": {"x": "y.npy"}}]}, "case 'c': no file for the input 'y'"),
-        ("pte_test", {"inputs": [{"name": "c", "generator": {"seed": -1}}]}, "attribute 'inputs[0].generator.seed':"),
+        ("pte_test", {"cases": [{"name": "c", "files": {"x": "y.npy"}}]}, "case 'c': no file for the input 'y'"),
+        ("pte_test", {"cases": [{"name": "c", "generator": {"seed": -1}}]}, "attribute 'cases[0].generator.seed':"),
         (
             "pte_test",
-            {"inputs": [{"name": "c", "generator": {**DRAWN, "std": -1.0}}]},
-            "attribute 'inputs[0].generator",
+            {"cases": [{"name": "c", "generator": {**DRAWN, "std": -1.0}}]},
+            "attribute 'cases[0].generator",
         ),
         (
             "pte_test",
-            {"inputs": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
+            {"cases": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
             "expected [lowest, highest]",
         ),
         (

@@ -111,11 +111,10 @@ def run(step):
     "m/BUILD.toml": """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = ["n", 3, 8, 8], dtype = "float32", range = [-1, 1] }]
 dynamic = { n = { min = 1, max = 4 } }
 outputs = ["z", "best"]
@@ -147,13 +146,13 @@ name = "{fault}_test"
 matrix = { fault = ["constant", "operator", "bytes"] }
 program = ":{fault}"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
+cases = [{ name = "drawn", generator = { seed = 3 } }]
 [[pte_test]]
 name = "large_test"
 program = ":good"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
-max_bytes = 10
+cases = [{ name = "drawn", generator = { seed = 3 } }]
+limits = { bytes = 10 }
 """,
 }
 

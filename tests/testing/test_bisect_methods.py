@@ -60,11 +60,10 @@ def sick_module(ctx):
     "m/BUILD.toml": """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 [torch_model.methods.write]
 inputs = [
     { name = "x", shape = ["n", 8], dtype = "float32" },
@@ -99,7 +98,7 @@ matrix = { fault = ["state", "output"] }
 program = ":{fault}_program"
 model = ":model"
 MORE
-[[pte_test.inputs]]
+[[pte_test.cases]]
 name = "sequence"
 steps = [
     { method = "write", count = { row = 0 }, generator = { seed = 1 } },

@@ -12,7 +12,7 @@ from tests.workspace_builder import Workspace
 PORTABLE = """
 [[backend_stack]]
 name = "portable"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[device_target]]
 name = "here"
 arch = "x86_64"
@@ -22,7 +22,6 @@ arch = "aarch64"
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 4], dtype = "float32", range = [-1, 1] }]
 outputs = ["y", "z"]
 [[pte_program]]
@@ -49,34 +48,30 @@ GOOD = f"""
 [[pte_test]]
 name = "good"
 {COMMON}
-inputs = [
+cases = [
     {{ name = "file", files = {{ x = "x.npy" }} }},
     {{ name = "drawn", generator = {{ seed = 3, count = 2 }} }},
 ]
-outputs = {{ z = {{ cosine = 0.9999 }} }}
+tolerance = {{ outputs = {{ z = {{ cosine = 0.9999 }} }} }}
 metrics = [{{ entry = "metric.py:same_sign", min = 1 }}]
-metric_srcs = ["metric.py"]
-max_bytes = 100000
-max_delegates = 0
-max_latency_ratio = 100
-backends = {{ first = "portable" }}
+limits = {{ bytes = 100000, partitions = 0 }}
+latency = {{ ratio = 100 }}
+expect_backends = {{ first = "portable" }}
 """
 BAD = f"""
 [[pte_test]]
 name = "bad"
 {COMMON}
-inputs = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
+cases = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
 metrics = [{{ entry = "metric.py:same_sign", max = 0.5 }}]
-metric_srcs = ["metric.py"]
-max_bytes = 10
-min_delegated_fraction = 0.9
+limits = {{ bytes = 10, delegated = 0.9 }}
 """
 ELSEWHERE = f"""
 [[pte_test]]
 name = "elsewhere_test"
 {COMMON}
 device = "//:elsewhere"
-inputs = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
+cases = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
 """
 METRIC = """
 import numpy as np
@@ -103,9 +98,9 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
         "file",
         "drawn[0]",
         "drawn[1]",
-        "max_bytes",
-        "max_delegates",
-        "max_latency_ratio",
+        "limits.bytes",
+        "limits.partitions",
+        "latency.ratio",
         "backend of first",
     ]
     assert good["measures"]["delegated_fraction"] == 0
@@ -113,8 +108,8 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
     bad = {case["name"]: case for case in tests["//:bad"]["cases"]}
     assert {name for name, case in bad.items() if case["status"] == "failed"} == {
         "drawn",
-        "max_bytes",
-        "min_delegated_fraction",
+        "limits.bytes",
+        "limits.delegated",
     }
     assert bad["drawn"]["message"] == "metric same_sign is 1, expected at most 0.5"
     elsewhere = tests["//:elsewhere_test"]
@@ -133,7 +128,6 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
 [[torch_model]]
 name = "other"
 entry = "other.py:Net"
-srcs = ["other.py"]
 inputs = [{ name = "x", shape = [2, 4], dtype = "float32" }]
 outputs = ["y", "z"]
 """
@@ -167,7 +161,7 @@ CALLS = f"""
 [[pte_test]]
 name = "stream_test"
 {COMMON}
-inputs = [
+cases = [
     {{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 5 }} }},
     {{ name = "files", calls = [{{ x = "x.npy" }}, {{ x = "y.npy" }}, {{ x = "x.npy" }}] }},
 ]
@@ -211,7 +205,7 @@ def test_a_model_with_state_is_called_several_times_in_each_case(workspace: Work
         ),
         (
             GOOD.replace("metric.py:same_sign", "metrics.py:same_sign"),
-            "attribute 'metrics[0].entry': 'metrics.py' is not among the metric_srcs",
+            "no file 'metrics.py' in //; did you mean 'metric.py'?",
         ),
         (GOOD.replace(", min = 1", ""), "attribute 'metrics[0]': expected 'min' or 'max'"),
         (GOOD.replace("{ z = {", "{ yy = {"), "the model has no output 'yy'; did you mean 'y'?"),

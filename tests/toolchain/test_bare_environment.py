@@ -85,12 +85,11 @@ CUDA = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 seed = 0
 inputs = [{ name = "x", shape = [4, 8], dtype = "float32" }]
 [[backend_stack]]
 name = "cuda"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 toolchain = "@modelbuild//toolchains:cuda"
 [[device_target]]
 name = "rtx"

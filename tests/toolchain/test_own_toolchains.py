@@ -151,13 +151,12 @@ matrix.tools = ["base", "new", "old"]
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 {model}
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 {stack}
 
 [[pte_program]]
@@ -170,13 +169,13 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 {test}
 
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "net.py"
+runtime = { archive = "net.py" }
 device = ":board"
 
 [[device_target]]

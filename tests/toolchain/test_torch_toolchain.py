@@ -29,7 +29,7 @@ LOCK = Path(__file__).with_name("torch_2_15.lock")
 # this environment that the toolchain lacks.
 TESTS = (
     "rules/test_private_names.py",
-    "rules/program/test_executorch_private.py",
+    "rules/backend_api/test_executorch_private.py",
     "rules/backends/xnnpack/test_xnnpack_private.py",
     "rules/backends/cuda/test_cuda_target_gpu.py",
     "rules/backends/cuda/test_cuda_assembler.py",

@@ -75,7 +75,6 @@ MODEL = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 weights = "net.safetensors"
 data = ["calibration.txt"]
 inputs = [{ name = "x", shape = ["n", 4], dtype = "float32" }]
@@ -85,7 +84,7 @@ source = "https://hub.example/net"
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"

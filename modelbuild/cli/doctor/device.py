@@ -6,9 +6,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modelbuild.api.probe import DeviceRuntime, Finding
+from modelbuild.devices.device import local_file
+from modelbuild.devices.exchange import Limits, call
+from modelbuild.devices.pool import ask_all
+from modelbuild.devices.problems import Busy, DeviceProblem, cut
+from modelbuild.devices.scripts import CLOCK, STORE
 from modelbuild.wording import size_text
 
 if TYPE_CHECKING:
@@ -25,7 +31,6 @@ _CLOCKS, _START = 60, 60
 
 def check_device(spec: DeviceSpec, root: Path, runtimes: Sequence[DeviceRuntime]) -> Iterator[Finding]:
     """Yield the findings of the devices behind all runners, each with the runner in its name. `root`: the workspace."""
-    from modelbuild.devices.pool import ask_all
 
     if not spec.runners:
         fix = "expected `runners` of the device_target, or --runner LABEL=ADDRESS"
@@ -41,7 +46,6 @@ def check_device(spec: DeviceSpec, root: Path, runtimes: Sequence[DeviceRuntime]
 
 
 def _of(asked: Asked, spec: DeviceSpec, runtimes: Sequence[DeviceRuntime]) -> Iterator[Finding]:
-    from modelbuild.devices.problems import DeviceProblem
 
     if asked.facts is None:
         yield Finding("device", "error", asked.problem, "see docs/how-to/test-on-a-device.md")
@@ -99,8 +103,6 @@ def _lock(facts: Facts) -> Finding:
 
 
 def _store(device: Device) -> Finding:
-    from modelbuild.devices.exchange import Limits, call
-    from modelbuild.devices.scripts import STORE
 
     printed = call(device.shell, STORE, device.runner.folder, limits=Limits(60, 60, 1 << 12)).split()
     if len(printed) != 2 or not all(each.isdecimal() and len(each) < 19 for each in printed):
@@ -110,8 +112,6 @@ def _store(device: Device) -> Finding:
 
 
 def _clock(device: Device) -> Finding:
-    from modelbuild.devices.exchange import Limits, call
-    from modelbuild.devices.scripts import CLOCK
 
     before = time.time()
     printed = call(device.shell, CLOCK, device.runner.folder, limits=Limits(60, 60, 1 << 12)).strip()
@@ -128,7 +128,6 @@ def _clock(device: Device) -> Finding:
 
 def _starts(device: Device, runtime: DeviceRuntime) -> Finding:
     """Return whether the runtime starts on the device, which loads its libraries."""
-    from modelbuild.devices.problems import Busy
 
     try:
         folder = runtime.find(device.facts.values["arch"])
@@ -142,10 +141,6 @@ def _starts(device: Device, runtime: DeviceRuntime) -> Finding:
 
 
 def _started(session: Session, runtime: DeviceRuntime, folder: Path) -> Finding:
-    from tempfile import TemporaryDirectory
-
-    from modelbuild.devices.device import local_file
-    from modelbuild.devices.problems import cut
 
     files = {f"runtime/{place}": local_file(folder / place) for place in runtime.files(folder)}
     session.put(files)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from modelbuild.api.probe import Finding
+from modelbuild.errors import ModelbuildError
 from modelbuild.workspace.remote_settings import RemoteSettings
 
 _BYTES = 64
@@ -14,7 +15,6 @@ _BYTES = 64
 
 def check_remote(settings: RemoteSettings, environ: Mapping[str, str] = os.environ) -> Finding:
     """Return whether the remote cache stores a blob and returns it; without upload, whether it answers."""
-    from modelbuild.errors import ModelbuildError
 
     address = settings.cache
     if address is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from modelbuild.history.device_runs import DevicePoint, DeviceSeries, device_series
@@ -12,6 +14,7 @@ from modelbuild.history.regressions import LATENCY_OF
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import Pattern, parse_pattern
+from modelbuild.wording import number
 
 VERSION = 1
 _SHOWN = ("latency_ms", "latency_p95_ms", "peak_memory")  # and the latencies of further methods
@@ -49,9 +52,6 @@ class DeviceHistory:
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each measure, and below it one for each of the newest builds."""
-        from statistics import median
-
-        from modelbuild.wording import number
 
         context = {(each.device, each.subject, each.name): each.points for each in self.others}
         for each in self.series:
@@ -90,9 +90,6 @@ def _line(
 ) -> str:
     """Return a build's line: the commit or date, the value, the state of the device, and facts that differ from the
     build before."""
-    import time
-
-    from modelbuild.wording import number
 
     point = points[place]
     when = point.commit[:12] or time.strftime("%Y-%m-%d", time.gmtime(point.at))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 # Where a program on the device writes its events, and the file's name among what comes back.
@@ -31,10 +35,6 @@ class DeviceProfile:
     def write(self, events: Path, method: str, quiet: bool) -> dict[str, Any] | int:
         """Write the files, and print the table unless `quiet`. Returns the profile, or the exit code of the process
         that reads the events, none of whose bytes is trusted."""
-        import json
-        import subprocess
-        import sys
-        from tempfile import TemporaryDirectory
 
         sys.stdout.flush()
         with TemporaryDirectory() as temporary:

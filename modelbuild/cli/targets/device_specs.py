@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from modelbuild.analysis.open import open_analyzer
+from modelbuild.api.providers import Platform
 from modelbuild.cli.targets.one_program import label_of
+from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.loading.patterns import expand_patterns
 
 if TYPE_CHECKING:
     from modelbuild.device_runners import DeviceSpec
@@ -18,10 +22,6 @@ def device_specs(
 ) -> Iterator[tuple[str, DeviceSpec]]:
     """Yield devices by label: those of `labels`, or all. Raises UsageError for a label that is no device on which
     programs can run, also among those of `--runner`, which are `given`."""
-    from modelbuild.analysis.open import open_analyzer
-    from modelbuild.api.providers import Platform
-    from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.loading.patterns import expand_patterns
 
     analyzer = open_analyzer(workspace)
     wanted = [label_of(text, package) for text in labels]

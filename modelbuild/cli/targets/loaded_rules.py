@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelbuild.errors import UsageError, did_you_mean
+import click
+
+from modelbuild.analysis.rules import load_rules
+from modelbuild.errors import ModelbuildError, UsageError, did_you_mean
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.api.command import Command
@@ -17,8 +21,6 @@ if TYPE_CHECKING:
 def rules_here(folder: Path) -> Mapping[str, Rule]:
     """Return the rules of the workspace that contains a folder, by name; the built-in ones if there is no workspace.
     Raises LoadingError for a rule package that does not load."""
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     try:
         root = find_root(folder)
@@ -31,9 +33,6 @@ def rules_here(folder: Path) -> Mapping[str, Rule]:
 def commands_here(folder: Path) -> Mapping[str, Command]:
     """Return the commands of the rule packages of a folder's workspace by name; if a package does not load, or outside
     of a workspace, the commands of modelbuild's own package."""
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.errors import ModelbuildError
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     try:
         root = find_root(folder)
@@ -45,11 +44,6 @@ def commands_here(folder: Path) -> Mapping[str, Command]:
 
 def extensions_here(folder: Path) -> Sequence[Extension]:
     """Return the extensions of the rule packages of a folder's workspace; outside of a workspace, modelbuild's own."""
-    import click
-
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.errors import ModelbuildError
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     try:
         root = find_root(folder)

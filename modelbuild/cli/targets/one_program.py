@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.labels import Label
+from modelbuild.loading.patterns import parse_pattern
+from modelbuild.report import make_reporter
+from modelbuild.session.build import build
+from modelbuild.session.request import make_request
+from modelbuild.workspace.flags import INSTALLED
+
 if TYPE_CHECKING:
-    from modelbuild.labels import Label
     from modelbuild.session.request import Flags, Request
     from modelbuild.session.result import ExpectedTarget, Result
     from modelbuild.workspace.workspace import Workspace
@@ -29,12 +37,6 @@ def build_here(
 
     Raises UsageError for a target without that file, method or input, as far as that is known before the build.
     """
-    import sys
-
-    from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.report import make_reporter
-    from modelbuild.session.build import build
-    from modelbuild.session.request import make_request
 
     patterns = tuple(dict.fromkeys(str(label) for label, _ in wanted))
     request = make_request(workspace, folder, patterns, flags).with_outputs_here()
@@ -62,7 +64,6 @@ def build_here(
 def _inputs(label: Label, methods: Mapping[str, tuple[str, ...] | None], method: str | None) -> tuple[str, ...] | None:
     """Return the names of a method's inputs, None if they are unknown. Raises UsageError for an unknown method, and for
     None if several methods have other names than `forward`."""
-    from modelbuild.errors import UsageError, did_you_mean
 
     name = next(iter(methods)) if method is None and len(methods) == 1 else method or "forward"
     if not methods or name in methods:
@@ -74,9 +75,6 @@ def _inputs(label: Label, methods: Mapping[str, tuple[str, ...] | None], method:
 
 def label_of(text: str, package: str) -> Label:
     """Return the label of one target. Raises UsageError for a pattern of several."""
-    from modelbuild.errors import UsageError
-    from modelbuild.labels import Label
-    from modelbuild.loading.patterns import parse_pattern
 
     pattern = parse_pattern(text, package)
     if pattern.name is None or pattern.subtract:
@@ -91,15 +89,12 @@ def only_file(built: Result, label: Label, suffix: str = "") -> str:
 
 def toolchain_of(built: Result, label: Label) -> Label | None:
     """Return the toolchain that a target was built in; None for the Python that modelbuild runs in."""
-    from modelbuild.labels import Label
-    from modelbuild.workspace.flags import INSTALLED
 
     name = next(target.toolchain for target in built.targets if target.label == str(label))
     return None if name == INSTALLED else Label.parse_toolchain(name)
 
 
 def _only(label: Label, outputs: Sequence[str], suffix: str) -> str:
-    from modelbuild.errors import UsageError
 
     found = [path for path in outputs if path.endswith(suffix)]
     if len(found) == 1:

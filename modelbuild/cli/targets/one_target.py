@@ -8,7 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import EnvironmentProblem, UsageError
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.request import make_request
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.session.request import Flags
@@ -17,12 +22,7 @@ if TYPE_CHECKING:
 
 def evidence_of(folder: Path, target: str, flags: Flags) -> Evidence:
     """Build one target of the workspace around a folder, and return the facts about it. Prints only to stderr."""
-    from modelbuild.cli.targets.one_program import label_of
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.session.request import make_request
     from modelbuild.trust.evidence import gather_evidence
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(folder))
     label = label_of(target, workspace.package_of(folder))

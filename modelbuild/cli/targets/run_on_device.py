@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 from modelbuild.cli.targets.device_profile import EVENTS, DeviceProfile, WritePages
 from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
-from modelbuild.errors import ExitCode, UsageError
+from modelbuild.devices.device import local_file
+from modelbuild.devices.pool import Pool, with_runners
+from modelbuild.devices.problems import DeviceProblem, JobProblem, cut
+from modelbuild.errors import EnvironmentProblem, ExitCode, UsageError, did_you_mean
+from modelbuild.report.text import write
+from modelbuild.wording import size_text
 
 if TYPE_CHECKING:
     from modelbuild.devices.device import Ended, Session
@@ -68,12 +77,6 @@ def run_on_device(
     """Build and run; return the exit code. `folder` is the user's; `program` returns the start of the command that runs
     programs here, which reads the inputs and the profile. Raises UsageError for another target, and DeviceProblem for
     the device."""
-    import sys
-
-    from modelbuild.devices.pool import Pool, with_runners
-    from modelbuild.devices.problems import DeviceProblem
-    from modelbuild.errors import EnvironmentProblem
-    from modelbuild.report.text import write
 
     package = workspace.package_of(folder)
     ((label, declared),) = device_specs(workspace, package, [run.device])
@@ -106,7 +109,6 @@ def run_on_device(
 
 def _program_of(bundle: Label, root: Path, name: str | None) -> Path:
     """Return the .pte of a bundle. Raises UsageError for a target that is no bundle, and for a name that it lacks."""
-    from modelbuild.errors import did_you_mean
 
     found = {path.stem: path for path in sorted(root.glob("program/*.pte"))}
     if not found or not (root / _RUNNER).is_file():
@@ -123,8 +125,6 @@ def _read_inputs(
 ) -> dict[str, Path] | int:
     """Write the inputs as .npy files, in a separate process as for a run on this machine. Returns their paths, or the
     exit code of that process."""
-    import json
-    import subprocess
 
     inputs = [f"--input={name}={file}" for name, file in given.items()]
     method = [] if run.method is None else ["--method", run.method]
@@ -143,11 +143,6 @@ def _run(
     request: Request,
     profile: DeviceProfile,
 ) -> int:
-    import sys
-
-    from modelbuild.devices.device import local_file
-    from modelbuild.errors import EnvironmentProblem
-    from modelbuild.report.text import write
 
     if run.profiled and session.shell.emulator:
         raise EnvironmentProblem(f"--profile measures nothing in {session.shell.emulator}; expected a device")
@@ -173,12 +168,6 @@ def _report(
     state: Mapping[str, float],
 ) -> int:
     """Print the end of the program; return the exit code. The outputs are moved to the folder for outputs."""
-    import json
-    import shutil
-    import sys
-
-    from modelbuild.devices.problems import JobProblem, cut
-    from modelbuild.report.text import write
 
     name = session.runner.name.partition("?")[0]
     if ended.timed_out:
@@ -214,8 +203,6 @@ def _report(
 
 
 def _lines(document: Mapping[str, Any], session: Session, state: Mapping[str, float]) -> Iterator[str]:
-    from modelbuild.devices.problems import cut
-    from modelbuild.wording import size_text
 
     for kind in ("inputs", "outputs"):
         for port in document[kind]:

@@ -45,12 +45,12 @@ def _other_end(error: BaseException, chain: list[BaseException], reader: str, ho
         return {"end": "failed", "text": str(error).replace(hook.root, "")}
     text = _user_traceback(error, chain, hook)
     hint = _NOT_APART if hook.sockets == frozenset() and any(map(_is_of_processes, chain)) else ""
+    missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None) or ""
     if text is not None:
-        missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None)
-        return {"end": "user", "text": text.replace(hook.root, "") + hint, "missing": missing or ""}
+        return {"end": "user", "text": text.replace(hook.root, "") + hint, "missing": missing}
     traceback.print_exception(error)
     first = _last_line(error).partition("\n")[0]  # libraries add lines about graphs
-    return {"end": "internal", "text": first.replace(hook.root, "") + hint}
+    return {"end": "internal", "text": first.replace(hook.root, "") + hint, "missing": missing}
 
 
 def _is_of_processes(error: BaseException) -> bool:

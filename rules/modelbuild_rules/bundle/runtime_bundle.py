@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
 from modelbuild.api import Artifact, Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
 from modelbuild_rules.bundle.contents import bundle_contents
-from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
-from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
+from modelbuild_rules.bundle.runtime_attributes import Runtime, library_params, runtime_inputs, runtime_places
 from modelbuild_rules.installed_runtime import installed_runtime
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.model.methods import by_method
@@ -39,22 +38,17 @@ class RuntimeBundleAttrs(Attrs):
     programs that run on a GPU need NVIDIA's driver.
     """
 
-    renamed: ClassVar[Mapping[str, str]] = {"programs": "program"}
+    renamed: ClassVar[Mapping[str, str]] = {"programs": "program", "libraries": "runtime.libraries"}
 
     program: _Program | dict[Annotated[str, AfterValidator(_program_name)], _Program]
     """The program, a `pte_program`; or a table of several, by the names under which the bundle runs them. If they have
     `external_weights`, the bundle has one file of weights for all, which contains equal weights once."""
 
-    runtime: RuntimeArchive | None = None
-    """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
-    that `pip install 'modelbuild[runtime]'` installs."""
+    runtime: Runtime = Runtime()
+    """The C++ runtime. The manifest states libraries that the device must have."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """The device: a `device_target`; by default the programs'. `--device` overrides it."""
-
-    libraries: tuple[VendorLibrary, ...] = ()
-    """Libraries that the programs need and that are not part of the runtime: TensorRT's. Without them, the device must
-    have them, and the manifest states which."""
+    """The device: a `device_target`; by default that of the first program that names one. `--device` overrides it."""
 
     tar: bool = False
     """Pack the folder into one file, `NAME.tar.gz`."""
@@ -67,37 +61,26 @@ program = ":net_program"
 """
 
 
-@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE, toolchain_from=("program",))
+@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE, toolchain_from=("program",), device_from=("program",))
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     programs = _programs(ctx)
     device = _device(ctx, programs)
-    made = bundle_action(ctx, programs, device, ctx.attrs, "bundle", ctx.label.name, ctx.attrs.tar)
+    made = bundle_action(ctx, programs, device, "bundle", ctx.label.name, ctx.attrs.tar)
     return Files((made,)), bundle_contents(made, ctx.extensions("backend"))
-
-
-class _Runtime(Protocol):
-    """The attributes of a rule that bundles programs."""
-
-    @property
-    def runtime(self) -> RuntimeArchive | None: ...
-
-    @property
-    def libraries(self) -> tuple[VendorLibrary, ...]: ...
 
 
 def bundle_action(
     ctx: Context[Any],
     programs: Mapping[str, Program],
     device: DeviceTarget | None,
-    attrs: _Runtime,
     mnemonic: str,
     name: str,
     tar: bool = False,
 ) -> DerivedArtifact:
-    """Declare the action that makes a bundle of programs (by name), a folder or an archive called `name`; return its
-    output."""
+    """Declare the action that makes a bundle of programs (by name), a folder or an archive called `name`, with the
+    attribute `runtime` of the target; return its output."""
     arch = device.arch if device else None
-    archive, installed = attrs.runtime, installed_runtime(arch)
+    runtime, installed = ctx.attrs.runtime, installed_runtime(arch)
     several = list(programs.values())
     kernels = dict.fromkeys(each for program in several for each in program.kernels)
     return ctx.action(
@@ -108,9 +91,8 @@ def bundle_action(
             "signature": [each.signature for each in several],
             "delegation": [each.delegation for each in several],
             "verified": [each.verified for each in several if each.verified is not None],
-            **({"runtime": ctx.file(archive)} if archive else {}),
             **({"ptd": data} if (data := _data(ctx, programs)) else {}),
-            **library_inputs(ctx, attrs.libraries),
+            **runtime_inputs(ctx, runtime),
             **kernel_inputs(tuple(kernels)),
         },
         outputs=[Output("bundle", f"{name}.tar.gz") if tar else Output("bundle", name, "tree")],
@@ -120,11 +102,11 @@ def bundle_action(
             "tar": tar,
             "arch": arch,
             "capabilities": sorted(device.compute_capabilities) if device else None,
-            "libraries": library_params(attrs.libraries),
-            **({} if archive else {"installed": installed.module}),
+            "libraries": library_params(runtime),
+            **({} if runtime.archive else {"installed": installed.module}),
         },
-        unkeyed={"place": archive_place(ctx), "library_places": library_places(ctx)},
-        tools=("numpy",) if archive else ("numpy", *installed.tools),
+        unkeyed=runtime_places(ctx),
+        tools=("numpy",) if runtime.archive else ("numpy", *installed.tools),
         description=f"bundle {', '.join(programs)} with {'its' if len(programs) == 1 else 'their'} runtime",
     )["bundle"]
 
@@ -141,7 +123,7 @@ def _data(ctx: Context[Any], programs: Mapping[str, Program]) -> Artifact | None
         inputs={"ptd": files},
         outputs=[Output("ptd", "weights.ptd")],
         params={"programs": list(programs)},
-        tools=("executorch", "flatbuffers"),
+        tools=("flatbuffers",),
         description=f"join the weights of {', '.join(programs)}",
     )["ptd"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 
-from modelbuild.api import Artifact, Attrs, Context, Source, is_line
+from modelbuild.api import Attrs, Source, is_line
 
 
 def _version(text: str) -> str:
@@ -39,23 +39,3 @@ class VendorLibrary(Attrs):
 
     license_file: Source | None = None
     """The licence's text, which is then in the bundle."""
-
-
-def library_inputs(ctx: Context[Any], libraries: Sequence[VendorLibrary]) -> dict[str, Artifact]:
-    """Return the inputs of a step that lays out libraries (bundle/steps/runtime/vendor.py)."""
-    inputs: dict[str, Artifact] = {}
-    for index, each in enumerate(libraries):
-        inputs[f"library.{index}"] = ctx.file(each.file)
-        if each.license_file is not None:
-            inputs[f"license.{index}"] = ctx.file(each.license_file)
-    return inputs
-
-
-def library_params(libraries: Sequence[VendorLibrary]) -> list[Mapping[str, str]]:
-    """Return the parameter `libraries` of such a step."""
-    return [{"version": each.version, "license": each.license} for each in libraries]
-
-
-def library_places(ctx: Context[Any]) -> list[str]:
-    """Return the places of a target's libraries, for a step's errors."""
-    return [str(ctx.error(("libraries", index), "").location) for index in range(len(ctx.attrs.libraries))]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from modelbuild.api import Context, Dep, Label
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.inputs import Place
 from modelbuild_rules.providers import Model, ModelMethod
+
+T = TypeVar("T")
 
 
 def methods_of(ctx: Context[Any], label: Dep) -> Mapping[str, ModelMethod]:
@@ -46,8 +48,8 @@ def nearest(name: str, methods: Sequence[str]) -> str:
     return did_you_mean(name, methods) or f"; expected {', '.join(methods)}"
 
 
-def by_method(given: Dep | Mapping[str, Dep] | None, method: str) -> Dep | None:
-    """Return what an attribute with a label, or a table of labels by method, has for a method."""
+def by_method(given: T | Mapping[str, T] | None, method: str) -> T | None:
+    """Return what an attribute with a value, or a table of values by method, has for a method."""
     return given.get(method) if isinstance(given, Mapping) else given
 
 

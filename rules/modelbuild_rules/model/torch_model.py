@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDict, cast
 
@@ -12,15 +11,14 @@ from modelbuild.api import (
     Artifact,
     Context,
     Dep,
+    Entry,
     Files,
     LabelOf,
     Provider,
     Source,
-    SourceArtifact,
     Sources,
     rule,
 )
-from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary
     from modelbuild_rules.model.documents import Call, DeclaredInput, ModelParams
 
-_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
@@ -55,19 +52,20 @@ class TorchModelAttrs(OriginAttrs):
 
     renamed: ClassVar[Mapping[str, str]] = {"archive": "exported"}
 
-    entry: str | None = None
+    entry: Entry | None = None
     """`file.py:name` of a class or function that returns the module when called with `kwargs`."""
 
     exported: Source | None = None
     """A file of torch.export.save (`.pt2`) or torch.jit.save, in place of `entry`."""
 
     srcs: Sources = ()
-    """The module's Python files. They import each other by workspace path, or by name within one folder."""
+    """More Python files of the module: those of other packages, and those that no import statement names. The file of
+    `entry`, and the package's files that it imports by workspace path or by name within one folder, need no mention."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the entry."""
 
-    prepare: str | None = None
+    prepare: Entry | None = None
     """`file.py:name` of a function that is called with the module and example arguments before weights are loaded, for
     example to run a module with lazy parameters once. It may return another module."""
 
@@ -110,7 +108,6 @@ EXAMPLE = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 weights = "net.safetensors"
 inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32", range = [0, 255] }]
 """
@@ -120,9 +117,10 @@ inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32", range =
 def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     kernels = _kernels(ctx)
-    srcs = tuple(dict.fromkeys((*ctx.files(attrs.srcs), *eager_files(kernels))))
     if (attrs.entry is None) == (attrs.exported is None):
-        raise ctx.error("entry", "expected either 'entry' with 'srcs', or 'exported'")
+        raise ctx.error("entry", "expected either 'entry' or 'exported'")
+    entries = [each for each in (attrs.entry, attrs.prepare) if each is not None]
+    srcs = tuple(dict.fromkeys((*ctx.files(entries, attrs.srcs), *eager_files(kernels))))
     if attrs.exported is not None and attrs.kwargs:
         raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'exported'")
     weights = _weights(ctx)
@@ -133,9 +131,9 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
     }
     module: _Module = {
-        "entry": _function(ctx, "entry", attrs.entry, srcs),
+        "entry": attrs.entry and ctx.entry(attrs.entry),
         "kwargs": attrs.kwargs,
-        "prepare": _function(ctx, "prepare", attrs.prepare, srcs),
+        "prepare": attrs.prepare and ctx.entry(attrs.prepare),
         "weights": sorted(weights),
         "allow_missing": attrs.allow_missing,
         "seed": attrs.seed,
@@ -217,23 +215,6 @@ def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:
                 raise ctx.error(("kernels", index), f"{message}; expected one for each operator")
         found.append(library)
     return tuple(found)
-
-
-def _function(
-    ctx: Context[TorchModelAttrs], attribute: str, written: str | None, srcs: tuple[Artifact, ...]
-) -> str | None:
-    """Return a function of the sources as `path/in/workspace.py:name`."""
-    if written is None:
-        return None
-    match = _ENTRY.match(written)
-    if match is None:
-        raise ctx.error(attribute, f"attribute '{attribute}': expected 'file.py:name', got '{written}'")
-    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
-    if SourceArtifact(path) not in srcs:
-        own = [a.path.removeprefix(f"{ctx.label.package}/") for a in srcs if isinstance(a, SourceArtifact)]
-        hint = did_you_mean(match["file"], own)
-        raise ctx.error(attribute, f"attribute '{attribute}': '{match['file']}' is not among the srcs{hint}")
-    return f"{path}:{match['name']}"
 
 
 def _weights(ctx: Context[TorchModelAttrs]) -> Mapping[str, Artifact]:

@@ -6,42 +6,60 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from modelbuild.api import Attrs, Context, Extensible, Provider, Source, rule
+from modelbuild.api import Attrs, Context, Dep, Extensible, Provider, Source, rule
 from modelbuild_rules.backend_api.backend import Backend
+from modelbuild_rules.model.inputs import Place
 from modelbuild_rules.providers import BackendStack, StackEntry
+
+Backends = Annotated[tuple[Annotated[Attrs, Extensible("backend")], ...], Field(min_length=1)]
 
 
 class BackendStackAttrs(Attrs):
     """A list of backends. Each node of a program is offered to them in this order."""
 
-    backends: Annotated[tuple[Attrs, ...], Extensible("backend")] = Field(min_length=1)
-    """Tables such as `{ type = "xnnpack" }`. Unless the last is of type "portable", they must take every node."""
+    backends: Backends
+    """Names of backends, such as "xnnpack", or tables: `{ type = "xnnpack", per_op_mode = true }`. Unless the last is
+    of type "portable", they must take every node."""
 
 
 EXAMPLE = """
 [[backend_stack]]
 name = "xnnpack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 """
 
 
 @rule(attrs=BackendStackAttrs, example=EXAMPLE)
 def backend_stack(ctx: Context[BackendStackAttrs]) -> tuple[Provider, ...]:
-    *_, last = range(len(ctx.attrs.backends))
+    return (BackendStack(_entries(ctx, ("backends",), ctx.attrs.backends)),)
+
+
+def stack_at(ctx: Context[Any], place: Place, given: Dep | Backends) -> tuple[StackEntry, ...]:
+    """Return the backends of an attribute: the label of a stack, or the stack itself."""
+    return _entries(ctx, place, given) if isinstance(given, tuple) else ctx.provider(given, BackendStack).backends
+
+
+def stack_name(given: object) -> str:
+    """Return the label of a stack, or the names of its backends, for messages; '' for None."""
+    return ", ".join(getattr(table, "type", "") for table in given) if isinstance(given, tuple) else str(given or "")
+
+
+def _entries(ctx: Context[Any], place: Place, tables: Backends) -> tuple[StackEntry, ...]:
+    *_, last = range(len(tables))
     entries = []
-    for index, table in enumerate(ctx.attrs.backends):
+    for index, table in enumerate(tables):
         entry = _entry(ctx, table)
         if entry.backend.is_catch_all and index != last:
             message = f"'{entry.backend.name}' takes all remaining nodes; expected it as the last backend"
-            raise ctx.error(("backends", index), message)
+            raise ctx.error((*place, index), message)
         if (found := entry.backend.contradiction(table)) is not None:
             name, message = found
-            raise ctx.error(("backends", index, name), message)
+            raise ctx.error((*place, index, name), message)
         entries.append(entry)
-    return (BackendStack(tuple(entries)),)
+    return tuple(entries)
 
 
-def _entry(ctx: Context[BackendStackAttrs], table: Attrs) -> StackEntry:
+def _entry(ctx: Context[Any], table: Attrs) -> StackEntry:
     attributes: dict[str, Any] = table.model_dump(mode="json")
     backend = ctx.extension("backend", attributes.pop("type"))
     assert isinstance(backend, Backend)

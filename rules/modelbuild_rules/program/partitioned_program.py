@@ -167,7 +167,7 @@ class PartitionedProgram:
                 **({"modules": modules} if shares else {}),
             },
             plugins=[each.merging for each in self.sidecars],
-            tools=("executorch", "flatbuffers"),
+            tools=("flatbuffers",),
             description=f"emit {self.name}.pte",
         )
 

@@ -33,6 +33,7 @@ from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.model.methods import by_method, method_of, methods_of, modules_of, nearest, place_of
+from modelbuild_rules.program.backend_stack import Backends, stack_at, stack_name
 from modelbuild_rules.program.check_command import GROUP
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
@@ -66,7 +67,7 @@ _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 
 
 _Model = Annotated[Dep, LabelOf(Model, CompiledModule)]
-_Stack = Annotated[Dep, LabelOf(BackendStack)]
+_Stack = Annotated[Dep, LabelOf(BackendStack)] | Backends
 
 
 class PteProgramAttrs(Attrs):
@@ -81,8 +82,8 @@ class PteProgramAttrs(Attrs):
     the program once."""
 
     stack: _Stack | dict[MethodName, _Stack] | None = None
-    """The backends: a `backend_stack`, or a table of one for each method. Required unless the model was compiled
-    elsewhere."""
+    """The backends: a list as in a `backend_stack`, or the label of one. Or a table: these of each method, by the
+    method's name. Required unless the model was compiled elsewhere."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
     """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
@@ -105,7 +106,7 @@ EXAMPLE = """
 [[pte_program]]
 name = "net_program"
 model = ":net"
-stack = ":xnnpack"
+stack = ["xnnpack", "portable"]
 """
 
 
@@ -200,8 +201,8 @@ def _check_stack(
             engine = ("engines", entry.attributes["part"]) if attrs.engines else of
             raise ctx.error(engine, f"{problem} (device {ctx.device_label})")
         if problem:
-            stack_label = by_method(attrs.stack, name)
-            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {stack_label})")
+            given = stack_name(by_method(attrs.stack, name))
+            raise ctx.error(place, f"{problem} (device {ctx.device_label}, stack {given})")
     if problem := unfit(model, stack):
         raise ctx.error(place, f"{problem}; expected a stack for the recipe of {label}")
     if problem := unfit_device(model, facts):
@@ -287,7 +288,7 @@ def _check(
 def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
     given = ctx.attrs.model
     model = given[method] if isinstance(given, dict) else phrase(method, given)
-    stack = by_method(ctx.attrs.stack, method)
+    stack = stack_name(by_method(ctx.attrs.stack, method))
     return f"{action} {model}" + (f" with {stack}" if stack else "")
 
 
@@ -368,11 +369,11 @@ def _stacks(
             raise ctx.error(("stack", name), f"the program has no method '{name}'{nearest(name, names)}")
     found: dict[str, tuple[StackEntry, ...]] = {}
     for name in names:
-        label = by_method(given, name)
-        if label is None and (not parts or ctx.attrs.engines):
+        own = cast("Dep | Backends | None", by_method(given, name))
+        if own is None and (not parts or ctx.attrs.engines):
             of = f" of '{name}'" if given else ""
-            raise ctx.error("stack", f"no backends{of} are given; expected the label of a backend_stack")
-        found[name] = (*parts, *(ctx.provider(label, BackendStack).backends if label is not None else ()))
+            raise ctx.error("stack", f'no backends{of} are given; expected a list such as ["xnnpack", "portable"]')
+        found[name] = (*parts, *(stack_at(ctx, place_of("stack", given, name), own) if own is not None else ()))
     return found
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from modelbuild.api import Artifact, Context, Files, Output, Provider, Resources, SourceArtifact, Sources, rule
-from modelbuild.errors import did_you_mean
+from modelbuild.api import Artifact, Context, Entry, Files, Output, Provider, Resources, SourceArtifact, Sources, rule
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.providers import Dataset
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import GeneratedParams
-
-_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 
 
 class DatasetAttrs(OriginAttrs):
@@ -30,11 +26,11 @@ class DatasetAttrs(OriginAttrs):
     archives: Sources = ()
     """`.npz` or `.safetensors` files; each is a sample, with arrays by name."""
 
-    generator: str | None = None
+    generator: Entry | None = None
     """`file.py:name` of a function that yields samples: tables of arrays (of numpy or torch) by name."""
 
     srcs: Sources = ()
-    """The Python files of the generator."""
+    """More Python files of the generator: those of other packages, and those that no import statement names."""
 
     data: Sources = ()
     """Other files that the generator reads, at their workspace paths."""
@@ -67,8 +63,9 @@ def dataset(ctx: Context[DatasetAttrs]) -> tuple[Provider, ...]:
     if [bool(attrs.files), bool(archives), attrs.generator is not None].count(True) != 1:
         raise ctx.error((), "expected one of 'files', 'archives' and 'generator'")
     if attrs.generator is not None:
-        samples = _generated(ctx)
-        origin = attrs.origin((*ctx.files(attrs.srcs), *ctx.files(attrs.data)))
+        srcs = ctx.files(attrs.generator, attrs.srcs)
+        samples = _generated(ctx, attrs.generator, srcs)
+        origin = attrs.origin((*srcs, *ctx.files(attrs.data)))
         return Dataset(generated=samples), Files((samples,)), origin
     for name in ("srcs", "data", "kwargs", "requires", "seed"):
         if name in attrs.model_fields_set:
@@ -89,12 +86,11 @@ def dataset(ctx: Context[DatasetAttrs]) -> tuple[Provider, ...]:
     return made, Files(made.sources), attrs.origin(made.sources)
 
 
-def _generated(ctx: Context[DatasetAttrs]) -> Artifact:
+def _generated(ctx: Context[DatasetAttrs], generator: Entry, srcs: tuple[Artifact, ...]) -> Artifact:
     """Declare the action that runs the generator; return the folder of samples."""
     attrs = ctx.attrs
-    srcs = ctx.files(attrs.srcs)
     params: GeneratedParams = {
-        "entry": _entry(ctx, srcs),
+        "entry": ctx.entry(generator),
         "kwargs": attrs.kwargs,
         "max_samples": attrs.max_samples,
         "seed": attrs.seed,
@@ -109,19 +105,5 @@ def _generated(ctx: Context[DatasetAttrs]) -> Artifact:
         python=("srcs",),
         preload=("torch",),
         resources=Resources(memory=2 << 30),
-        description=f"generate samples with {attrs.generator}",
+        description=f"generate samples with {generator}",
     )["samples"]
-
-
-def _entry(ctx: Context[DatasetAttrs], srcs: tuple[Artifact, ...]) -> str:
-    """Return the generator as `path/in/workspace.py:name`."""
-    written = ctx.attrs.generator or ""
-    match = _ENTRY.match(written)
-    if match is None:
-        raise ctx.error("generator", f"attribute 'generator': expected 'file.py:name', got '{written}'")
-    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
-    if SourceArtifact(path) not in srcs:
-        own = [each.path.removeprefix(f"{ctx.label.package}/") for each in srcs if isinstance(each, SourceArtifact)]
-        hint = did_you_mean(match["file"], own)
-        raise ctx.error("generator", f"attribute 'generator': '{match['file']}' is not among the srcs{hint}")
-    return f"{path}:{match['name']}"

@@ -12,6 +12,7 @@ from modelbuild.api import (
     Context,
     Dep,
     DerivedArtifact,
+    Extensible,
     Files,
     LabelOf,
     Origin,
@@ -34,6 +35,7 @@ from modelbuild_rules.providers import (
     ModelMethod,
     QuantizationRecipe,
 )
+from modelbuild_rules.quantization.quantization_recipe import recipe_name, recipe_of
 from modelbuild_rules.quantization.report_command import GROUP
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.quantization.sensitivity import SensitivityActions
@@ -55,8 +57,8 @@ class QuantizedModelAttrs(Attrs):
     model: Annotated[Dep, LabelOf(Model)]
     """The model in floating point: a `torch_model`. Of one with `methods`, each is quantized."""
 
-    recipe: Annotated[Dep, LabelOf(QuantizationRecipe)]
-    """The `quantization_recipe`."""
+    recipe: Annotated[Dep, LabelOf(QuantizationRecipe)] | Annotated[Attrs, Extensible("quantizer", by_name=False)]
+    """The `quantization_recipe`, or the only table of one: `{ type = "half" }`."""
 
     calibration: Annotated[Dep, LabelOf(Dataset)] | dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] | None = None
     """A `dataset` of typical inputs, on which the ranges of activations are observed; for a model with `methods`, a
@@ -68,7 +70,7 @@ EXAMPLE = """
 [[quantized_model]]
 name = "net_int8"
 model = ":net"
-recipe = ":int8"
+recipe = { type = "xnnpack" }
 calibration = ":photos"
 """
 
@@ -78,7 +80,7 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     methods = methods_of(ctx, attrs.model)
     models = {name: each.exported for name, each in methods.items()}
-    recipe = ctx.provider(attrs.recipe, QuantizationRecipe)
+    recipe = recipe_of(ctx, attrs.recipe)
     _check_model(ctx, models)
     data = {name: _calibration(ctx, name, recipe) for name in models}
     made = {name: _Quantization(ctx, name, model, recipe, data[name]) for name, model in models.items()}
@@ -116,7 +118,9 @@ def _calibration(ctx: Context[QuantizedModelAttrs], method: str, recipe: Quantiz
         return ctx.provider(label, Dataset)
     if any(each.quantizer.needs_data(each.attributes) for each in recipe.quantizers):
         expected = "'calibration', a dataset" + ("" if method == FORWARD else f" of '{method}'")
-        raise ctx.error("recipe", f"'{attrs.recipe}' observes the ranges of activations; expected {expected}")
+        raise ctx.error(
+            "recipe", f"'{recipe_name(attrs.recipe)}' observes the ranges of activations; expected {expected}"
+        )
     return None
 
 
@@ -143,6 +147,7 @@ class _Quantization:
     ) -> None:
         self._ctx, self._method, self._model, self._recipe, self._data = ctx, method, model, recipe, data
         self._of = phrase(method, ctx.attrs.model)
+        self._by = recipe_name(ctx.attrs.recipe)
         self._program = {"program": model.program, "weights": model.weights, "modules": self._modules()}
 
     def quantized(self) -> ExportedMethod:
@@ -167,7 +172,7 @@ class _Quantization:
             plugins=_plugins(self._recipe),
             preload=_PRELOAD,
             resources=Resources(memory=2 << 30),
-            description=f"quantize {self._of} by {self._ctx.attrs.recipe}",
+            description=f"quantize {self._of} by {self._by}",
         )
         debug = self._ctx.action(
             "places",
@@ -198,7 +203,7 @@ class _Quantization:
             plugins=_plugins(self._recipe),
             preload=_PRELOAD,
             resources=Resources(memory=2 << 30),
-            description=f"compute the outputs of {self._of}, quantized by {self._ctx.attrs.recipe}",
+            description=f"compute the outputs of {self._of}, quantized by {self._by}",
         )["calls"]
 
     def _modules(self) -> Artifact:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,15 +60,16 @@ def from_checkpoint(path: Path) -> Starter:
 
 
 def _read(path: Path) -> Checkpoint:
+    if find_spec("torch") is None:
+        raise EnvironmentProblem("torch is not installed; install it with: pip install 'modelbuild[models]'")
     command = [sys.executable, "-P", "-m", _READER, str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ended.returncode == 0:
         found: Checkpoint = json.loads(ended.stdout)
         return found
-    problem = next(iter(reversed(ended.stderr.strip().splitlines())), f"the reader ended with {ended.returncode}")
-    if problem.startswith("ModuleNotFoundError"):
-        raise EnvironmentProblem(f"{problem}; install it with: pip install 'modelbuild[models]'")
-    raise UsageError(problem)
+    raise UsageError(
+        next(iter(reversed(ended.stderr.strip().splitlines())), f"the reader ended with {ended.returncode}")
+    )
 
 
 def _of_state_dict(path: Path, found: Checkpoint) -> Starter:
@@ -75,7 +77,7 @@ def _of_state_dict(path: Path, found: Checkpoint) -> Starter:
     if (more := len(found["tensors"]) - _SHOWN) > 0:
         tensors.append(f"    and {more} more")
     model = _MODEL.format(file=path.name, tensors="\n".join(tensors).replace("\\", "\\\\").replace('"', "'"))
-    weights = f'entry = "model.py:Net"\nsrcs = ["model.py"]\nweights = {_quoted(path.name)}'
+    weights = f'entry = "model.py:Net"\nweights = {_quoted(path.name)}'
     build = _build(path.name, weights, [], "# The inputs of forward: fill in their names, sizes and types.\n")
     todo = ["model.py: the module whose state dict this is", "BUILD.toml: the inputs of net"]
     return Starter({"BUILD.toml": build, "model.py": model}, {path.name: path}, todo, ["modelbuild test //..."])
@@ -133,23 +135,18 @@ _BUILD = """\
 name = "net"
 {model}
 
-# Layers run on XNNPACK, which is for CPUs; operators that it lacks run on ExecuTorch's portable kernels.
-[[backend_stack]]
-name = "xnnpack"
-backends = [{{ type = "xnnpack" }}, {{ type = "portable" }}]
-
-# net_program.pte
+# net_program.pte: layers run on XNNPACK, which is for CPUs; operators that it lacks, on ExecuTorch's portable kernels.
 [[pte_program]]
 name = "net_program"
 model = ":net"
-stack = ":xnnpack"
+stack = ["xnnpack", "portable"]
 
 # Runs the program and the model in PyTorch on the same random inputs.
 [[pte_test]]
 name = "net_test"
 program = ":net_program"
 model = ":net"
-inputs = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
+cases = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
 """
 
 _MODEL = '''\

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from modelbuild.api import Attrs, Context
+from modelbuild.api import Attrs, Context, Dep, Entry, LabelOf
 from modelbuild_rules.providers import Dataset
+from modelbuild_rules.testing.case_params import check_names
+from modelbuild_rules.testing.tested_methods import TestedMethods
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import AccuracyParams
 
 
-class Accuracy(Attrs):
+class AccuracyMetric(Attrs):
     """A number over all samples of the dataset. Set one of `top`, `measure` and `entry`."""
 
     top: int | None = Field(default=None, ge=1)
@@ -45,9 +47,9 @@ class Accuracy(Attrs):
     blank: int | None = None
     """With "wer": an integer that is no word."""
 
-    entry: str | None = None
-    """`file.py:name` of a function, in one of `metric_srcs`. It gets a result and its sample, both as arrays by name,
-    and returns a number, the higher the better. The mean over the samples counts."""
+    entry: Entry | None = None
+    """`file.py:name` of a function. It gets a result and its sample, both as arrays by name, and returns a number, the
+    higher the better. The mean over the samples counts."""
 
     min: float | None = None
     """Minimum of the program's number."""
@@ -59,31 +61,37 @@ class Accuracy(Attrs):
     """With `label` or `entry`: how much worse the program's number may be than the model's; 0.01 is a point of 100."""
 
 
+class Accuracy(Attrs):
+    """Numbers over a dataset, of the program and of its loss against the model."""
+
+    dataset: Annotated[Dep, LabelOf(Dataset)]
+    """A `dataset`."""
+
+    metrics: tuple[AccuracyMetric, ...] = Field(min_length=1)
+    """The numbers, with limits."""
+
+
 def accuracy_params(
-    ctx: Context[Any],
-    data: Dataset | None,
-    outputs: Sequence[str] | None,
-    check_name: Callable[[tuple[str | int, ...], str], None],
-    function: Callable[[tuple[str | int, ...], str], str],
+    ctx: Context[Any], given: Accuracy, tested: TestedMethods, outputs: Sequence[str] | None
 ) -> list[AccuracyParams]:
-    """Return the step's parameters. `check_name` raises LoadingError for the name of an unknown output, `function`
-    returns a function of the metrics as `path:name`. Raises LoadingError for a table that contradicts itself."""
+    """Return the step's parameters. Raises LoadingError for names that neither the model nor the dataset has, and for a
+    table that contradicts itself."""
+    data = ctx.provider(given.dataset, Dataset)
+    if tested.measured is None:
+        expected = f"expected 'method', one of: {', '.join(tested.called)}"
+        raise ctx.error(("accuracy", "dataset"), f"accuracy is that of one method; {expected}")
     found: list[AccuracyParams] = []
-    given: tuple[Accuracy, ...] = ctx.attrs.accuracy
-    if bool(given) != (data is not None):
-        present, missing = ("accuracy", "dataset") if given else ("dataset", "accuracy")
-        raise ctx.error(present, f"'{present}' needs '{missing}'; expected both")
-    for index, each in enumerate(given):
-        where = ("accuracy", index)
+    for index, each in enumerate(given.metrics):
+        where = ("accuracy", "metrics", index)
         if problem := _problem(each):
-            raise ctx.error(where, f"attribute 'accuracy[{index}]': {problem}")
+            raise ctx.error(where, f"attribute 'accuracy.metrics[{index}]': {problem}")
         for name in ("output", "scores", "classes"):
             if (named := getattr(each, name)) is not None and outputs is not None:
-                check_name((*where, name), named)
+                check_names(ctx, "output", (*where, name), [named], outputs)
         for name in ("label", "label_classes"):
             named = getattr(each, name)
-            if named is not None and data is not None and data.files and named not in data.files:
-                raise ctx.error((*where, name), f"'{ctx.attrs.dataset}' has no files of the label '{named}'")
+            if named is not None and data.files and named not in data.files:
+                raise ctx.error((*where, name), f"'{given.dataset}' has no files of the label '{named}'")
         found.append(
             {
                 "top": each.top or 0,
@@ -94,7 +102,7 @@ def accuracy_params(
                 "classes": each.classes or "",
                 "label_classes": each.label_classes or "",
                 "blank": each.blank,
-                "entry": "" if each.entry is None else function((*where, "entry"), each.entry),
+                "entry": "" if each.entry is None else ctx.entry(each.entry),
                 "min": each.min,
                 "max": each.max,
                 "max_loss": each.max_loss,
@@ -103,7 +111,7 @@ def accuracy_params(
     return found
 
 
-def _label_problem(each: Accuracy) -> str:
+def _label_problem(each: AccuracyMetric) -> str:
     """Return how the attributes about right answers contradict the others; '' if they do not."""
     labelled = each.measure in ("map", "wer")
     if each.label is not None and each.top is None and not labelled:
@@ -121,7 +129,7 @@ def _label_problem(each: Accuracy) -> str:
     return ""
 
 
-def _problem(each: Accuracy) -> str:
+def _problem(each: AccuracyMetric) -> str:
     """Return how a table contradicts itself; '' if it does not."""
     if [each.top, each.measure, each.entry].count(None) != 2:
         return "expected one of 'top', 'measure' and 'entry'"

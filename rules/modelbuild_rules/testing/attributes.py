@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from modelbuild.api import Attrs, Duration, Resources
+from modelbuild.api import Attrs, Dep, Duration, LabelOf, Resources, Size
+from modelbuild_rules.providers import Program
 
 # Timeouts in seconds and memory in bytes, by size.
 _SECONDS = {"small": 60, "medium": 300, "large": 900, "enormous": 3600}
@@ -27,7 +29,54 @@ def parse_latency(text: float | str) -> float:
     return milliseconds
 
 
-Latency = Annotated[float | str, AfterValidator(parse_latency)]
+Milliseconds = Annotated[float | str, AfterValidator(parse_latency)]
+
+
+class Limits(Attrs):
+    """Limits of a program."""
+
+    bytes: Size | None = None
+    """Maximum size of the .pte and the .ptd together, such as "5 MB"."""
+
+    memory: Size | None = None
+    """Maximum memory of the process that runs the program."""
+
+    partitions: int | None = None
+    """Maximum number of partitions."""
+
+    delegated: float | None = Field(default=None, ge=0, le=1)
+    """Minimum fraction of the lowered graph's nodes that backends take."""
+
+
+class Latency(Attrs):
+    """Limits of a program's latency on the first case: relative to a baseline on this machine, or on a device."""
+
+    ratio: float | None = Field(default=None, gt=0)
+    """Maximum ratio of the median latency to the baseline's, both measured in this run."""
+
+    baseline: Annotated[Dep, LabelOf(Program)] | None = None
+    """The `pte_program` of the baseline; by default eager PyTorch."""
+
+    max: dict[str, Milliseconds] = Field(default_factory=dict)
+    """With `on_device`: the maximum median latency, such as "8 ms", by the device's label."""
+
+    p95: dict[str, Milliseconds] = Field(default_factory=dict)
+    """With `on_device`: the maximum 95th percentile of the latency, by the device's label."""
+
+    runs: int = Field(default=50, ge=1, le=100_000)
+    """With `on_device`: the number of measured runs, after a tenth as many others."""
+
+
+def budgets(limits: Limits, latency: Latency, on_device: bool) -> dict[str, float]:
+    """Return the limits that a test checks, by the names of attributes; those of latencies on a device are apart."""
+    given: Mapping[str, Any] = {
+        "limits.bytes": limits.bytes,
+        "limits.partitions": limits.partitions,
+        "limits.delegated": limits.delegated,
+        "latency.ratio": None if on_device else latency.ratio,
+        "limits.memory": None if on_device else limits.memory,
+    }
+    return {name: limit for name, limit in given.items() if limit is not None}
 
 
 class TestAttrs(Attrs):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.testing.cases import CaseStep, Draw, TestInputs
+from modelbuild_rules.testing.cases import CaseStep, Draw, TestCase
 from modelbuild_rules.testing.tested_methods import TestedMethods
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ def check_names(ctx: Context[Any], what: str, place: Place, given: Iterable[str]
 
 
 def case_params(
-    ctx: Context[Any], index: int, case: TestInputs, tested: TestedMethods
+    ctx: Context[Any], index: int, case: TestCase, tested: TestedMethods
 ) -> tuple[CaseParams, dict[str, tuple[Artifact, ...]]]:
     """Return a case's parameters, and its files by the names of inputs of the step."""
     if [bool(case.files), bool(case.calls), case.generator is not None, bool(case.steps)].count(True) != 1:
         message = f"case '{case.name}': expected one of 'files', 'calls', 'generator' and 'steps'"
-        raise ctx.error(("inputs", index), message)
+        raise ctx.error(("cases", index), message)
     files: dict[str, tuple[Artifact, ...]] = {}
     steps: list[CaseStepParams] = []
     seen: list[str] = []
     for number, (step, where, what) in enumerate(_steps(case)):
         called = step.method or tested.default
         assert called is not None
-        _check_step(ctx, ("inputs", index, *where), f"{what}case '{case.name}'", called, step, tested, seen)
+        _check_step(ctx, ("cases", index, *where), f"{what}case '{case.name}'", called, step, tested, seen)
         for name, source in step.files.items():
             files[f"case.{index}.{number}.{name}"] = (ctx.file(source),)
         steps.append(
@@ -54,7 +54,7 @@ def case_params(
     return {"name": case.name, "drawn": case.generator.count if case.generator else 0, "steps": steps}, files
 
 
-def _steps(case: TestInputs) -> Iterator[tuple[CaseStep, Place, str]]:
+def _steps(case: TestCase) -> Iterator[tuple[CaseStep, Place, str]]:
     """Yield a case's steps, each with its place in the declaration, and with words for messages."""
     if case.files:
         yield CaseStep.model_construct(files=case.files), ("files",), ""

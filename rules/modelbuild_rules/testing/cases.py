@@ -76,7 +76,7 @@ class CaseStep(Attrs):
     """The generator that draws all other inputs."""
 
 
-class TestInputs(Attrs):
+class TestCase(Attrs):
     """A case: each input from a file, or all inputs from a generator, or steps. It starts with the model's initial
     state."""
 
@@ -87,14 +87,14 @@ class TestInputs(Attrs):
     """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
 
     calls: tuple[dict[str, Source], ...] = ()
-    """In place of `files`: several calls, one after another, each a table of files. State that a call leaves, such as a
+    """Instead of `files`: several calls, one after another, each a table of files. State that a call leaves, such as a
     cache of keys and values, is that of the next call. The outputs of each call are compared."""
 
     generator: Generator | None = None
     """The generator that draws the inputs."""
 
     steps: tuple[CaseStep, ...] = ()
-    """In place of these: calls of several methods, such as `prefill` and then `decode`, one after another like
+    """Instead of these: calls of several methods, such as `prefill` and then `decode`, one after another like
     `calls`."""
 
     def names(self) -> list[str]:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Label, Output
+from modelbuild.api import Context, DerivedArtifact, DeviceJob, Label, Output
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.bundle.runtime_bundle import bundle_action, machine_of
 from modelbuild_rules.providers import DeviceTarget, Program
-from modelbuild_rules.testing.attributes import resources, seconds
+from modelbuild_rules.testing.attributes import budgets, resources, seconds
+from modelbuild_rules.testing.comparison import Comparison
 from modelbuild_rules.testing.tested_methods import TestedMethods, compared_with
 
-_LATENCIES = ("max_latency", "max_latency_p95")
-# Attributes about a program that runs on this machine, and what to use in their place.
+_LATENCIES = ("max", "p95")
+# Attributes about a program that runs on this machine, and what to use instead.
 _ELSEWHERE = {
     "gpus": "none: the device has its own",
-    "max_latency_ratio": "max_latency",
-    "max_memory": "none",
+    "latency.ratio": "latency.max",
+    "latency.baseline": "none",
+    "limits.memory": "none",
     "accuracy": "none",
-    "baseline": "none",
 }
 
 
@@ -38,12 +40,14 @@ def check_on_device(ctx: Context[Any], program: Program) -> None:
     attrs = ctx.attrs
     if not attrs.on_device:
         for name in _LATENCIES:
-            if getattr(attrs, name):
-                raise ctx.error(name, f"{name} is measured on a device; expected 'on_device = true' as well")
+            if getattr(attrs.latency, name):
+                message = f"latency.{name} is measured on a device; expected 'on_device = true' as well"
+                raise ctx.error(("latency", name), message)
         return
     for name, expected in _ELSEWHERE.items():
-        if name in attrs.model_fields_set and getattr(attrs, name):
-            raise ctx.error(name, f"{name} is for tests on this machine, and not with on_device; expected {expected}")
+        if attrgetter(name)(attrs):
+            message = f"{name} is for tests on this machine, and not with on_device; expected {expected}"
+            raise ctx.error(tuple(name.split(".")), message)
     device = ctx.device(DeviceTarget)
     if program.device is not None and machine_of(device) != machine_of(program.device):
         found, expected = machine_of(program.device), machine_of(device)
@@ -54,40 +58,40 @@ def check_on_device(ctx: Context[Any], program: Program) -> None:
 
 def _limit(ctx: Context[Any], name: str) -> float | None:
     """Return the limit for the test's device in milliseconds; None without any. A device must have one if others do."""
-    limits: Mapping[str, float] = getattr(ctx.attrs, name)
+    limits: Mapping[str, float] = getattr(ctx.attrs.latency, name)
     by_label = {str(Label.parse(text, ctx.label.package)): limit for text, limit in limits.items()}
     label = str(ctx.device_label)
     if by_label and label not in by_label:
-        raise ctx.error(name, f"no limit for {label}; expected one for each device{did_you_mean(label, by_label)}")
+        raise ctx.error(
+            ("latency", name), f"no limit for {label}; expected one for each device{did_you_mean(label, by_label)}"
+        )
     return by_label.get(label)
 
 
-def on_device_test(
-    ctx: Context[Any],
-    program: Program,
-    inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
-    parity: Mapping[str, Any],
-    tested: TestedMethods,
-) -> OnDevice:
-    """Declare the actions. `inputs` and `parity` are those of the test on this machine."""
+def _latencies(ctx: Context[Any]) -> dict[str, float]:
+    return {f"latency.{name}": limit for name in _LATENCIES if (limit := _limit(ctx, name)) is not None}
+
+
+def on_device_test(ctx: Context[Any], program: Program, compared: Comparison, tested: TestedMethods) -> OnDevice:
+    """Declare the actions."""
     attrs, device = ctx.attrs, ctx.device(DeviceTarget)
-    selected = parity.get("filter", "")
+    inputs, params = compared.inputs, compared.params
     programs = {Label.parse(attrs.program, ctx.label.package).name: program}
-    bundle = bundle_action(ctx, programs, device, attrs, "bundle", "bundle")
+    bundle = bundle_action(ctx, programs, device, "bundle", "bundle")
     given = {name: each for name, each in inputs.items() if name.startswith("case.")}
     pte = {name: each for name, each in inputs.items() if name in ("program.pte", "program.ptd", "program.signature")}
     # Inputs that are outputs of calls before come from eager PyTorch.
-    fed = any(step["feed"] for case in parity["cases"] for step in case["steps"])
-    models = {"methods": parity["methods"]} if fed else {}
+    fed = any(step["feed"] for case in params["cases"] for step in case["steps"])
+    models = {"methods": params["methods"]} if fed else {}
     cases = ctx.action(
         "cases",
         step="device_cases",
         inputs={**given, **pte, **(tested.eager_inputs() if fed else {})},
         outputs=[Output("cases", "cases", "tree")],
         params={
-            "cases": parity["cases"],
-            "latency_runs": 0 if selected else attrs.latency_runs,
-            **({"filter": selected} if selected else {}),
+            "cases": params["cases"],
+            "latency_runs": 0 if compared.selected else attrs.latency.runs,
+            **({"filter": params["filter"]} if compared.selected else {}),
             **models,
         },
         tools=("flatbuffers", *tested.tools()),
@@ -102,14 +106,10 @@ def on_device_test(
         inputs={**{name: each for name, each in inputs.items() if name not in given}, "cases": cases, "bundle": bundle},
         outputs=[Output("report", "report.json")],
         params={
-            **{name: value for name, value in parity.items() if name != "cases"},
-            "budgets": {
-                name: getattr(attrs, name)
-                for name in ("max_bytes", "max_delegates", "min_delegated_fraction")
-                if getattr(attrs, name) is not None and not selected
-            },
-            "latencies": {} if selected else {name: limit for name in _LATENCIES if (limit := _limit(ctx, name))},
-            "backends": {} if selected else attrs.backends,
+            **{name: value for name, value in params.items() if name != "cases"},
+            "budgets": {} if compared.selected else budgets(attrs.limits, attrs.latency, on_device=True),
+            "latencies": {} if compared.selected else _latencies(ctx),
+            "backends": {} if compared.selected else attrs.expect_backends,
         },
         unkeyed={"timeout": seconds(attrs)},
         tools=("flatbuffers", *tested.tools()),

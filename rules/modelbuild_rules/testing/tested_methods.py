@@ -11,7 +11,7 @@ from modelbuild.api import Artifact, Context
 from modelbuild_rules.method_names import FORWARD
 from modelbuild_rules.model.methods import by_method, method_of, modules_of, nearest, place_of
 from modelbuild_rules.providers import EagerMethod, ExportedMethod, Lowering, Program
-from modelbuild_rules.testing.cases import TestInputs
+from modelbuild_rules.testing.cases import TestCase
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import MethodParams
@@ -95,7 +95,7 @@ class TestedMethods:
         return tuple(dict.fromkeys(tool for each in self.called.values() for tool in each.eager.tools))
 
 
-def tested_methods(ctx: Context[Any], program: Program, cases: Sequence[TestInputs]) -> TestedMethods:
+def tested_methods(ctx: Context[Any], program: Program, cases: Sequence[TestCase]) -> TestedMethods:
     """Return the methods that the cases call. Raises LoadingError for an unknown method, or one without a model."""
     attrs, known = ctx.attrs, list(program.methods)
     for name in attrs.model if isinstance(attrs.model, dict) else ():
@@ -108,7 +108,7 @@ def tested_methods(ctx: Context[Any], program: Program, cases: Sequence[TestInpu
                 expected = f"expected 'method', one of: {', '.join(known)}"
                 raise ctx.error("program", f"'{attrs.program}' has several methods; {expected}")
             if case.steps and case.steps[number].method is not None:
-                _check(ctx, ("inputs", index, "steps", number, "method"), name, known)
+                _check(ctx, ("cases", index, "steps", number, "method"), name, known)
             called[name] = None
     if attrs.method is not None and attrs.method not in called:
         raise ctx.error("method", f"no case calls '{attrs.method}'; expected none, or one of: {', '.join(called)}")

@@ -1,9 +1,10 @@
 // The format is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) after a header ("FH01")
-// at byte 8, as executorch 1.5.1 write it; field numbers are positions in that schema.
+// at byte 8, as executorch 1.5.1 writes it.
 #include "pte/ptd.hpp"
 
 #include <algorithm>
 
+#include "pte/schema.hpp"
 #include "pte/segments.hpp"
 
 namespace modelbuild {
@@ -11,6 +12,7 @@ namespace {
 
 using flatbuffer::Malformed;
 using flatbuffer::Table;
+using NamedData = schema::PtdNamedData;
 
 constexpr std::uint64_t kHeaderEnd = 48;
 
@@ -19,7 +21,8 @@ bool begins(flatbuffer::Bytes file, std::size_t at, std::string_view magic) {
 }
 
 void check_layout(const Table& layout, std::uint64_t bytes) {
-  const TensorSize size = tensor_size(layout, 0, 1, 2);
+  const TensorSize size = tensor_size(layout, schema::PtdTensorLayout::kScalarType, schema::PtdTensorLayout::kSizes,
+                                      schema::PtdTensorLayout::kDimOrder);
   if (size.bytes && *size.bytes > bytes) {
     throw Malformed("a tensor of " + std::to_string(*size.bytes) + " bytes lies in a segment of " +
                     std::to_string(bytes));
@@ -41,16 +44,17 @@ void check_ptd(flatbuffer::Bytes file) {
   }
   const flatbuffer::Buffer buffer(file.first(begin + size));
   const Table root = Table::root(buffer);
-  if (!root.has(1)) throw Malformed("it lists no segments");
-  const std::vector<std::uint64_t> segments = segment_sizes(root.tables(1), base, file.size());
-  const std::vector<Table> named = root.tables(2);
+  if (!root.has(schema::PtdFlatTensor::kSegments)) throw Malformed("it lists no segments");
+  const std::vector<std::uint64_t> segments =
+      segment_sizes(root.tables(schema::PtdFlatTensor::kSegments), base, file.size());
+  const std::vector<Table> named = root.tables(schema::PtdFlatTensor::kNamedData);
   if (named.empty()) throw Malformed("it lists no data");
   for (const Table& entry : named) {
-    if (!entry.has(0)) throw Malformed("data have no key");
-    static_cast<void>(entry.name(0));
-    const auto segment = entry.scalar<std::uint32_t>(1);
+    if (!entry.has(NamedData::kKey)) throw Malformed("data have no key");
+    static_cast<void>(entry.name(NamedData::kKey));
+    const auto segment = entry.scalar<std::uint32_t>(NamedData::kSegmentIndex);
     if (segment >= segments.size()) throw Malformed("segment " + std::to_string(segment) + " does not exist");
-    if (entry.has(2)) check_layout(entry.table(2), segments[segment]);
+    if (entry.has(NamedData::kTensorLayout)) check_layout(entry.table(NamedData::kTensorLayout), segments[segment]);
   }
 }
 

@@ -1,5 +1,5 @@
 // The format is executorch/schema/program.fbs (identifier ET12) after an optional extended header ("eh00") at byte 8,
-// as executorch 1.5.1 write it; field numbers are positions in that schema.
+// as executorch 1.5.1 writes it.
 #include "pte/pte.hpp"
 
 #include <cstring>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "method/dtype.hpp"
+#include "pte/schema.hpp"
 #include "pte/segments.hpp"
 
 namespace modelbuild {
@@ -14,6 +15,7 @@ namespace {
 
 using flatbuffer::Malformed;
 using flatbuffer::Table;
+using Reference = schema::BackendDelegateDataReference;
 
 template <typename Items>
 const auto& item(const Items& items, std::int64_t index) {
@@ -25,52 +27,60 @@ const auto& item(const Items& items, std::int64_t index) {
 
 Port tensor(const Table& table) {
   Port port;
-  const auto number = table.scalar<std::int8_t>(0);
+  const auto number = table.scalar<std::int8_t>(schema::Tensor::kScalarType);
   if (!element_size(number)) {
     throw Malformed("element type " + std::to_string(number) + ", which this runtime does not support");
   }
   port.dtype = static_cast<DType>(number);
-  TensorSize size = tensor_size(table, 0, 2, 3);
-  const bool bounded = table.scalar<std::int8_t>(8) != 0;
+  TensorSize size = tensor_size(table, schema::Tensor::kScalarType, schema::Tensor::kSizes, schema::Tensor::kDimOrder);
+  const bool bounded =
+      table.scalar<std::int8_t>(schema::Tensor::kShapeDynamism) != schema::TensorShapeDynamism::kStatic;
   for (const std::int32_t each : size.sizes) port.shape.push_back({bounded ? 0 : each, each, ""});
   port.dim_order = std::move(size.dim_order);
-  port.planned = table.has(6);
-  if (table.has(9)) {
-    const Table extra = table.table(9);
-    port.device = {extra.scalar<std::int8_t>(3) != 0, extra.scalar<std::int8_t>(4)};
+  port.planned = table.has(schema::Tensor::kAllocationInfo);
+  if (table.has(schema::Tensor::kExtraTensorInfo)) {
+    const Table extra = table.table(schema::Tensor::kExtraTensorInfo);
+    port.device = {extra.scalar<std::int8_t>(schema::ExtraTensorInfo::kDeviceType) != schema::DeviceType::kCpu,
+                   extra.scalar<std::int8_t>(schema::ExtraTensorInfo::kDeviceIndex)};
   }
   return port;
 }
 
 Port value(const Table& table) {
   static constexpr Kind kKinds[] = {Kind::kNone, Kind::kInt, Kind::kBool, Kind::kFloat, Kind::kTensor, Kind::kString};
-  const auto number = table.scalar<std::uint8_t>(0);
+  const auto number = table.scalar<std::uint8_t>(schema::EValue::kValType);
   Port port;
-  port.kind = number >= 1 && number <= 6 ? kKinds[number - 1] : Kind::kList;
-  if (!table.has(1)) {
+  port.kind =
+      number >= schema::KernelTypes::kNull && number <= schema::KernelTypes::kString ? kKinds[number - 1] : Kind::kList;
+  if (!table.has(schema::EValue::kVal)) {
     port.kind = Kind::kNone;
     return port;
   }
-  const Table inner = table.table(1);
+  const Table inner = table.table(schema::EValue::kVal);
   switch (port.kind) {
     case Kind::kTensor:
       return tensor(inner);
     case Kind::kInt:
-      port.constant = inner.scalar<std::int64_t>(0);
+      port.constant = inner.scalar<std::int64_t>(schema::Int::kIntVal);
       break;
     case Kind::kBool:
-      port.constant = inner.scalar<std::uint8_t>(0) != 0;
+      port.constant = inner.scalar<std::uint8_t>(schema::Bool::kBoolVal) != 0;
       break;
     case Kind::kFloat:
-      port.constant = inner.scalar<double>(0);
+      port.constant = inner.scalar<double>(schema::Double::kDoubleVal);
       break;
     case Kind::kString:
-      port.constant = std::string(inner.string(0));
+      port.constant = std::string(inner.string(schema::String::kStringVal));
       break;
     default:
       break;
   }
   return port;
+}
+
+bool is_tensor(const Table& value) {
+  return value.scalar<std::uint8_t>(schema::EValue::kValType) == schema::KernelTypes::kTensor &&
+         value.has(schema::EValue::kVal);
 }
 
 std::uint64_t most_bytes(const Port& port) {
@@ -97,11 +107,12 @@ class Moves {
   void delegate(const std::string& backend, const std::vector<std::int32_t>& arguments) {
     for (const std::int32_t argument : arguments) {
       const Table& table = item(values_, argument);
-      if (table.scalar<std::uint8_t>(0) != 5 || !table.has(1)) continue;
+      if (!is_tensor(table)) continue;
       // A value without an earlier instruction, other than inputs and constants, is made by this one.
-      const bool constant = table.table(1).scalar<std::uint32_t>(5) != 0;
+      const bool constant =
+          table.table(schema::EValue::kVal).scalar<std::uint32_t>(schema::Tensor::kDataBufferIdx) != 0;
       const bool made = known_.insert(argument).second && !constant;
-      if (on_gpu_(backend) && !tensor(table.table(1)).device.cuda) {
+      if (on_gpu_(backend) && !tensor(table.table(schema::EValue::kVal)).device.cuda) {
         (made ? most.staged_out : most.staged_in) += bytes(argument);
       }
     }
@@ -112,7 +123,7 @@ class Moves {
  private:
   std::uint64_t bytes(std::int32_t index) const {
     const Table& table = item(values_, index);
-    return table.scalar<std::uint8_t>(0) == 5 && table.has(1) ? most_bytes(tensor(table.table(1))) : 0;
+    return is_tensor(table) ? most_bytes(tensor(table.table(schema::EValue::kVal))) : 0;
   }
 
   const std::vector<Table>& values_;
@@ -123,18 +134,22 @@ class Moves {
 MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& segments,
                          const std::vector<std::uint64_t>& inline_blobs, const OnGpu& on_gpu) {
   MethodDescription found;
-  found.name = plan.name(0);
-  const std::vector<Table> values = plan.tables(2);
-  for (const std::int32_t index : plan.scalars<std::int32_t>(3)) found.inputs.push_back(value(item(values, index)));
-  for (const std::int32_t index : plan.scalars<std::int32_t>(4)) found.outputs.push_back(value(item(values, index)));
+  found.name = plan.name(schema::ExecutionPlan::kName);
+  const std::vector<Table> values = plan.tables(schema::ExecutionPlan::kValues);
+  for (const std::int32_t index : plan.scalars<std::int32_t>(schema::ExecutionPlan::kInputs))
+    found.inputs.push_back(value(item(values, index)));
+  for (const std::int32_t index : plan.scalars<std::int32_t>(schema::ExecutionPlan::kOutputs))
+    found.outputs.push_back(value(item(values, index)));
 
   std::map<std::string, DelegateInfo> delegates;
-  for (const Table& delegate : plan.tables(7)) {
-    DelegateInfo& info = delegates[delegate.name(0)];
+  for (const Table& delegate : plan.tables(schema::ExecutionPlan::kDelegates)) {
+    DelegateInfo& info = delegates[delegate.name(schema::BackendDelegate::kId)];
     ++info.parts;
-    if (delegate.has(1)) {
-      const Table where = delegate.table(1);
-      info.bytes += item(where.scalar<std::int8_t>(0) == 1 ? segments : inline_blobs, where.scalar<std::uint32_t>(1));
+    if (delegate.has(schema::BackendDelegate::kProcessed)) {
+      const Table where = delegate.table(schema::BackendDelegate::kProcessed);
+      info.bytes += item(
+          where.scalar<std::int8_t>(Reference::kLocation) == schema::DataLocation::kSegment ? segments : inline_blobs,
+          where.scalar<std::uint32_t>(Reference::kIndex));
     }
   }
   for (auto& [backend, info] : delegates) {
@@ -143,29 +158,32 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
   }
 
   std::vector<std::string> names;
-  for (const Table& op : plan.tables(6)) {
-    std::string name = op.name(0);
-    if (const std::string overload = op.name(1); !overload.empty()) name += "." + overload;
+  for (const Table& op : plan.tables(schema::ExecutionPlan::kOperators)) {
+    std::string name = op.name(schema::Operator::kName);
+    if (const std::string overload = op.name(schema::Operator::kOverload); !overload.empty()) name += "." + overload;
     names.push_back(std::move(name));
   }
   std::map<std::int32_t, const std::string*> users;  // CPU kernels, by a tensor that they read or write
-  Moves moves(values, plan.scalars<std::int32_t>(3), on_gpu);
-  const std::vector<Table> backends = plan.tables(7);
-  for (const Table& chain : plan.tables(5)) {
-    for (const Table& instruction : chain.tables(2)) {
-      const auto kind = instruction.scalar<std::uint8_t>(0);
-      if (!instruction.has(1)) continue;
-      const Table call = instruction.table(1);
-      if (kind == instruction::kDelegateCall) {
-        moves.delegate(item(backends, call.scalar<std::int32_t>(0)).name(0), call.scalars<std::int32_t>(1));
+  Moves moves(values, plan.scalars<std::int32_t>(schema::ExecutionPlan::kInputs), on_gpu);
+  const std::vector<Table> backends = plan.tables(schema::ExecutionPlan::kDelegates);
+  for (const Table& chain : plan.tables(schema::ExecutionPlan::kChains)) {
+    for (const Table& instruction : chain.tables(schema::Chain::kInstructions)) {
+      const auto kind = instruction.scalar<std::uint8_t>(schema::Instruction::kInstrArgsType);
+      if (!instruction.has(schema::Instruction::kInstrArgs)) continue;
+      const Table call = instruction.table(schema::Instruction::kInstrArgs);
+      if (kind == schema::InstructionArguments::kDelegateCall) {
+        moves.delegate(item(backends, call.scalar<std::int32_t>(schema::DelegateCall::kDelegateIndex))
+                           .name(schema::BackendDelegate::kId),
+                       call.scalars<std::int32_t>(schema::DelegateCall::kArgs));
       }
-      found.branches = found.branches || kind == instruction::kJumpFalseCall;
-      if (kind != instruction::kKernelCall) continue;
-      const std::string& name = item(names, call.scalar<std::int32_t>(0));
+      found.branches = found.branches || kind == schema::InstructionArguments::kJumpFalseCall;
+      if (kind != schema::InstructionArguments::kKernelCall) continue;
+      const std::string& name = item(names, call.scalar<std::int32_t>(schema::KernelCall::kOpIndex));
       ++found.operators[name];
-      moves.kernel(name, call.scalars<std::int32_t>(1));
+      moves.kernel(name, call.scalars<std::int32_t>(schema::KernelCall::kArgs));
       if (name.rfind("et_copy::", 0) == 0) continue;
-      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) users.emplace(argument, &name);
+      for (const std::int32_t argument : call.scalars<std::int32_t>(schema::KernelCall::kArgs))
+        users.emplace(argument, &name);
     }
   }
   const auto note = [&](const std::vector<std::int32_t>& indices, std::vector<Port>* ports) {
@@ -173,14 +191,15 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       if (const auto user = users.find(indices[i]); user != users.end()) (*ports)[i].host_kernel = *user->second;
     }
   };
-  note(plan.scalars<std::int32_t>(3), &found.inputs);
-  note(plan.scalars<std::int32_t>(4), &found.outputs);
+  note(plan.scalars<std::int32_t>(schema::ExecutionPlan::kInputs), &found.inputs);
+  note(plan.scalars<std::int32_t>(schema::ExecutionPlan::kOutputs), &found.outputs);
   for (const Port& port : found.inputs) {
     const bool callers = port.kind == Kind::kTensor && port.device.cuda && !port.planned;
     if (callers) moves.most.copied_in += most_bytes(port);
   }
   found.most = moves.most;
-  for (const std::int64_t bytes : plan.scalars<std::int64_t>(8)) found.planned_bytes += bytes;
+  for (const std::int64_t bytes : plan.scalars<std::int64_t>(schema::ExecutionPlan::kNonConstBufferSizes))
+    found.planned_bytes += bytes;
   return found;
 }
 
@@ -205,19 +224,23 @@ PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
 
 Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
   const Table program = file.program();
-  const std::vector<std::uint64_t> segments = segment_sizes(program.tables(4), file.base(), file.size());
+  const std::vector<std::uint64_t> segments =
+      segment_sizes(program.tables(schema::Program::kSegments), file.base(), file.size());
   std::vector<std::uint64_t> inline_blobs;
-  for (const Table& blob : program.tables(3)) inline_blobs.push_back(blob.length(0));
+  for (const Table& blob : program.tables(schema::Program::kBackendDelegateData))
+    inline_blobs.push_back(blob.length(schema::BackendDelegateInlineData::kData));
 
   Description found;
   found.bytes = file.size();
   std::set<std::string> external;
-  for (const Table& plan : program.tables(1)) {
+  for (const Table& plan : program.tables(schema::Program::kExecutionPlan)) {
     found.methods.push_back(method(plan, segments, inline_blobs, on_gpu));
-    for (const Table& each : plan.tables(2)) {
-      if (each.scalar<std::uint8_t>(0) != 5 || !each.has(1) || !each.table(1).has(9)) continue;
-      const Table extra = each.table(1).table(9);
-      if (extra.scalar<std::int8_t>(2) == 1) external.insert(extra.name(1));
+    for (const Table& each : plan.tables(schema::ExecutionPlan::kValues)) {
+      if (!is_tensor(each) || !each.table(schema::EValue::kVal).has(schema::Tensor::kExtraTensorInfo)) continue;
+      const Table extra = each.table(schema::EValue::kVal).table(schema::Tensor::kExtraTensorInfo);
+      if (extra.scalar<std::int8_t>(schema::ExtraTensorInfo::kLocation) == schema::TensorDataLocation::kExternal) {
+        external.insert(extra.name(schema::ExtraTensorInfo::kFullyQualifiedName));
+      }
     }
   }
   found.external.assign(external.begin(), external.end());
@@ -227,19 +250,21 @@ Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
 void for_each_blob(const PteFile& file, flatbuffer::Bytes bytes,
                    const std::function<void(const std::string& backend, flatbuffer::Bytes blob)>& act) {
   const Table program = file.program();
-  const std::vector<Table> segments = program.tables(4);
+  const std::vector<Table> segments = program.tables(schema::Program::kSegments);
   const std::vector<std::uint64_t> sizes = segment_sizes(segments, file.base(), file.size());
-  const std::vector<Table> inline_blobs = program.tables(3);
-  for (const Table& plan : program.tables(1)) {
-    for (const Table& delegate : plan.tables(7)) {
-      if (!delegate.has(1)) continue;
-      const Table where = delegate.table(1);
-      const auto index = where.scalar<std::uint32_t>(1);
-      if (where.scalar<std::int8_t>(0) == 1) {
+  const std::vector<Table> inline_blobs = program.tables(schema::Program::kBackendDelegateData);
+  for (const Table& plan : program.tables(schema::Program::kExecutionPlan)) {
+    for (const Table& delegate : plan.tables(schema::ExecutionPlan::kDelegates)) {
+      if (!delegate.has(schema::BackendDelegate::kProcessed)) continue;
+      const Table where = delegate.table(schema::BackendDelegate::kProcessed);
+      const auto index = where.scalar<std::uint32_t>(Reference::kIndex);
+      if (where.scalar<std::int8_t>(Reference::kLocation) == schema::DataLocation::kSegment) {
         const std::uint64_t size = item(sizes, index);
-        act(delegate.name(0), bytes.subspan(file.base() + segments[index].scalar<std::uint64_t>(0), size));
+        act(delegate.name(schema::BackendDelegate::kId),
+            bytes.subspan(file.base() + segments[index].scalar<std::uint64_t>(schema::DataSegment::kOffset), size));
       } else {
-        act(delegate.name(0), item(inline_blobs, index).scalars<std::uint8_t>(0));
+        act(delegate.name(schema::BackendDelegate::kId),
+            item(inline_blobs, index).scalars<std::uint8_t>(schema::BackendDelegateInlineData::kData));
       }
     }
   }

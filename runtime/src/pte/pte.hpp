@@ -9,11 +9,6 @@
 
 namespace modelbuild {
 
-// Members of the union InstructionArguments.
-namespace instruction {
-enum : std::uint8_t { kKernelCall = 1, kDelegateCall, kMoveCall, kJumpFalseCall, kFreeCall };
-}
-
 // A .pte's flatbuffer, and the offset of its segments. Throws flatbuffer::Malformed.
 class PteFile {
  public:

@@ -1,6 +1,7 @@
 #include "pte/segments.hpp"
 
 #include "method/dtype.hpp"
+#include "pte/schema.hpp"
 
 namespace modelbuild {
 namespace {
@@ -18,8 +19,8 @@ std::vector<std::uint64_t> segment_sizes(const std::vector<Table>& segments, std
   std::vector<std::uint64_t> sizes;
   sizes.reserve(segments.size());
   for (const Table& segment : segments) {
-    const auto offset = segment.scalar<std::uint64_t>(0);
-    const auto size = segment.scalar<std::uint64_t>(1);
+    const auto offset = segment.scalar<std::uint64_t>(schema::DataSegment::kOffset);
+    const auto size = segment.scalar<std::uint64_t>(schema::DataSegment::kSize);
     if (base > file_size || offset > file_size - base || size > file_size - base - offset) {
       throw Malformed("segment " + std::to_string(sizes.size()) + " ends after the file's " +
                       std::to_string(file_size) + " bytes");

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from modelbuild_rules.backend_api.steps import executorch_private
-from modelbuild_rules.program.steps.linking.flatbuffer import installed
 from tests.private_names import is_there
 
 
@@ -20,8 +19,3 @@ def test_a_name_is_there(name: str) -> None:
 
 def test_a_name_that_is_gone_is_noticed() -> None:
     assert not is_there("executorch.exir.backend.backend_details:BackendDetails.nothing")
-
-
-@pytest.mark.parametrize("name", executorch_private.FILES)
-def test_a_file_is_there(name: str) -> None:
-    assert (installed() / name).is_file()

@@ -45,7 +45,6 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 8], dtype = "float32" }]
 
 [[pte_program]]

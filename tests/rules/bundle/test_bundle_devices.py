@@ -34,7 +34,7 @@ BUILD = """
 [[runtime_bundle]]
 name = "bundle"
 program = "//nets/net"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 {bundle}
 
 [[device_target]]
@@ -117,12 +117,11 @@ def test_several_programs_are_bundled_by_their_names(tmp_path: Path) -> None:
 COMPARED = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[torch_model]]
 name = "model"
 entry = "net.py:make"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 
 [[pte_program]]
@@ -227,7 +226,11 @@ def test_without_an_archive_a_bundle_needs_the_package_for_its_architecture(
 ) -> None:
     here = platform.machine()
     names = {"here": here, "other": next(each for each in ("x86_64", "aarch64") if each != here)}
-    action = analyzed(tmp_path, prebuilt(program.format(**names)), build=BUILD.replace('runtime = "runtime.tar"\n', ""))
+    action = analyzed(
+        tmp_path,
+        prebuilt(program.format(**names)),
+        build=BUILD.replace('runtime = {{ archive = "runtime.tar" }}\n', ""),
+    )
     assert distribution.format(**names).replace("_", "-") in action.tools
     assert action.params["installed"] == module.format(**names)
     assert "runtime" not in {each.name for each in action.inputs}

@@ -26,11 +26,10 @@ NPU = Backend("backend", "npu", Npu, libraries=(SDK,))
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2], dtype = "float32" }]
 [[backend_stack]]
 name = "cpu"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 [[pte_program]]
 name = "program"
 model = ":net"
@@ -38,7 +37,7 @@ stack = ":cpu"
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 """,
     "net.py": "",
     "runtime.tar": "",

@@ -215,7 +215,6 @@ MODEL = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 kernels = [{kernels}]
 inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
 """

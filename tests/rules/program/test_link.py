@@ -38,14 +38,14 @@ class Program:
 
     @property
     def delegates(self) -> list[Any]:
-        return self.table.executionPlan[0].delegates
+        return self.table.execution_plan[0].delegates
 
     @property
     def named(self) -> dict[str, Any]:
         """Without the manifest, which is the last in every program."""
-        keys = [entry.key.decode() for entry in self.table.namedData]
+        keys = [entry.key for entry in self.table.named_data]
         assert keys.pop() == KEY
-        return {key: entry.segmentIndex for key, entry in zip(keys, self.table.namedData, strict=False)}
+        return {key: entry.segment_index for key, entry in zip(keys, self.table.named_data, strict=False)}
 
 
 @pytest.fixture

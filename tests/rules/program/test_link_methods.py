@@ -88,10 +88,10 @@ def test_equal_data_is_there_once(together: Callable[..., Path], lowered: Callab
     pte = together({"one": lowered("multi"), "two": lowered("multi")})
     alone, _ = read_file(lowered("multi").pte)
     table, blobs = read_file(pte)
-    assert len(table.constantSegment.offsets) == len(alone.constantSegment.offsets)
-    assert [each.key for each in table.namedData] == [each.key for each in alone.namedData]
+    assert len(table.constant_segment.offsets) == len(alone.constant_segment.offsets)
+    assert [each.key for each in table.named_data] == [each.key for each in alone.named_data]
     assert len(blobs) == len(alone.segments)
-    one, two = table.executionPlan
+    one, two = table.execution_plan
     assert [each.processed.index for each in one.delegates] == [each.processed.index for each in two.delegates]
     totals = json.loads((pte.parent / "delegation").read_text())["totals"]["xnnpack"]
     assert totals["bytes"] == lowered("multi").delegation["totals"]["xnnpack"]["bytes"]

@@ -19,17 +19,16 @@ MODEL = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "image", shape = [1], dtype = "float32" }]
 [[dataset]]
 name = "data"
 files = { image = ["a.npy"] }
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack", precisions = ["fp32"] }, { type = "portable" }]
+backends = [{ type = "xnnpack", precisions = ["fp32"] }, "portable"]
 [[backend_stack]]
 name = "other"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 """
 RECIPE = '[[quantization_recipe]]\nname = "recipe"\nquantizers = [{ type = "xnnpack"'
 QUANTIZED = '[[quantized_model]]\nname = "int8"\nmodel = ":net"\nrecipe = ":recipe"\n'
@@ -64,8 +63,8 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
         ),
         ('generator = "net.py"', "3:1: attribute 'generator': expected 'file.py:name', got 'net.py'"),
         (
-            'generator = "nett.py:f"\nsrcs = ["net.py"]',
-            "3:1: attribute 'generator': 'nett.py' is not among the srcs; did you mean 'net.py'?",
+            'generator = "nett.py:f"',
+            "3:1: no file 'nett.py' in //; did you mean 'net.py'?",
         ),
     ],
 )
@@ -118,7 +117,7 @@ def test_float8_of_a_recipe_for_tensorrt(error: Callable[[str, str], str], attri
 @pytest.mark.parametrize("methods", [False, True])
 def test_a_device_without_float8(error: Callable[[str, str], str], methods: bool) -> None:
     model = 'model = { forward = ":int8" }' if methods else 'model = ":int8"'
-    stack = '[[backend_stack]]\nname = "rtx"\nbackends = [{ type = "tensorrt" }, { type = "portable" }]\n'
+    stack = '[[backend_stack]]\nname = "rtx"\nbackends = ["tensorrt", "portable"]\n'
     device = '[[device_target]]\nname = "old"\narch = "x86_64"\ncompute_capabilities = ["12.0", "8.6"]\n'
     program = f'[[pte_program]]\nname = "program"\nstack = ":rtx"\ndevice = ":old"\n{model}\n'
     text = f"{MODEL}{FLOAT8} }}]\n{QUANTIZED}{DATA}{stack}{device}{program}"

@@ -26,13 +26,11 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 
 [[dataset]]
 name = "data"
 generator = "samples.py:samples"
-srcs = ["samples.py"]
 kwargs = { count = 4 }
 
 [[quantization_recipe]]
@@ -47,7 +45,7 @@ calibration = ":data"
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -58,14 +56,13 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":net"
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
 tolerance = { abs = 0.05 }
-dataset = ":data"
-accuracy = [
+accuracy = { dataset = ":data", metrics = [
     { output = "output", top = 1, min = 0.5 },
     { output = "output", measure = "cosine", min = 0.99 },
     { output = "output", measure = "max_error", max = 0.05 },
-]
+] }
 """
 EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
 MODULES, CALIBRATE, CONVERT = (f"//:int8#{step}" for step in ("modules", "calibrate", "convert"))

@@ -30,7 +30,6 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 seed = 1
 
 [torch_model.methods.embed]
@@ -43,7 +42,6 @@ inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 name = "data_{count}"
 matrix = { count = [4, 9] }
 generator = "samples.py:samples"
-srcs = ["samples.py"]
 kwargs = { count = "{count}" }
 
 [[quantization_recipe]]
@@ -58,7 +56,7 @@ calibration = { embed = ":data_4", classify = ":data_4" }
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"

@@ -44,13 +44,11 @@ BUILD = """
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [8, 32], dtype = "float32", range = [-1, 1] }]
 
 [[dataset]]
 name = "data"
 generator = "samples.py:samples"
-srcs = ["samples.py"]
 kwargs = { count = 3 }
 
 [[quantization_recipe]]

@@ -100,7 +100,7 @@ def planned(folder: Path, *statuses: str) -> tuple[Any, Any]:
     (taps / "taps.json").write_text(json.dumps({"methods": methods}))
     report = folder / "report.json"
     listed = [{"name": f"c{number}", "status": status} for number, status in enumerate(statuses)]
-    report.write_text(json.dumps({"cases": [*listed, {"name": "max_latency", "status": "failed"}]}))
+    report.write_text(json.dumps({"cases": [*listed, {"name": "latency.max", "status": "failed"}]}))
     data = folder / "net.ptd"
     inputs = {"report": (report,), "cases": (cases,), "taps": (taps,), "program.ptd": (data,)}
     tap_commands.run(Step({}, inputs, {"plan": plan}, folder))

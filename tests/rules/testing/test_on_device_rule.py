@@ -34,9 +34,9 @@ name = "test"
 program = ":program"
 model = ":model"
 device = ":device"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 on_device = true
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
 SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
 PC = {"arch": "x86_64", "model": "PC", "gpu": "NVIDIA L4, 8.9, 580.1"}
@@ -109,10 +109,10 @@ def test_the_way_to_the_device_and_the_timeout_are_in_no_key(keys: Keyed) -> Non
 
 def test_the_runtime_and_the_measurement_are_in_the_keys(keys: Keyed) -> None:
     changed = {
-        "latency_runs = 9\n": {"cases"},  # and the test's, by the cases' content
-        'max_latency = { ":device" = "8 ms" }\n': {"test"},
-        'max_latency_p95 = { "//:device" = "8 ms" }\n': {"test"},
-        "max_bytes = 9\n": {"test"},
+        "latency = { runs = 9 }\n": {"cases"},  # and the test's, by the cases' content
+        'latency = { max = { ":device" = "8 ms" } }\n': {"test"},
+        'latency = { p95 = { "//:device" = "8 ms" } }\n': {"test"},
+        "limits = { bytes = 9 }\n": {"test"},
     }
     plain = keys()
     for more, names in changed.items():
@@ -123,20 +123,23 @@ def test_the_runtime_and_the_measurement_are_in_the_keys(keys: Keyed) -> None:
 
 
 WRONG = [
-    ('max_latency = { "//:devise" = "8 ms" }', "no limit for //:device; expected one for each device; did you mean"),
     (
-        'max_latency = { "//:device" = "8 m" }',
+        'latency = { max = { "//:devise" = "8 ms" } }',
+        "no limit for //:device; expected one for each device; did you mean",
+    ),
+    (
+        'latency = { max = { "//:device" = "8 m" } }',
         "'8 m' is not a latency; expected one such as '8 ms', '250 us' or '1.5 s'",
     ),
-    ('max_latency = { "//:device" = "0 ms" }', "'0 ms' is not a latency"),
-    ('max_latency = { "//:device" = 8 }', "'8.0' is not a latency"),
+    ('latency = { max = { "//:device" = "0 ms" } }', "'0 ms' is not a latency"),
+    ('latency = { max = { "//:device" = 8 } }', "'8.0' is not a latency"),
     (
-        "max_latency_ratio = 2",
-        "max_latency_ratio is for tests on this machine, and not with on_device; expected max_lat",
+        "latency = { ratio = 2 }",
+        "latency.ratio is for tests on this machine, and not with on_device; expected latency.max",
     ),
     ("gpus = 1", "gpus is for tests on this machine, and not with on_device; expected none: the device has its own"),
-    ("max_memory = 9", "max_memory is for tests on this machine"),
-    ('baseline = ":program"', "baseline is for tests on this machine"),
+    ("limits = { memory = 9 }", "limits.memory is for tests on this machine"),
+    ('latency = { baseline = ":program" }', "latency.baseline is for tests on this machine"),
 ]
 
 
@@ -149,8 +152,10 @@ def test_a_wrong_attribute_has_its_place(actions: Callable[..., dict[str, Action
 
 
 def test_latencies_need_on_device_and_on_device_needs_a_device(actions: Callable[..., dict[str, Action]]) -> None:
-    here = TEST.replace("on_device = true", 'max_latency = { "//:device" = "8 ms" }')
-    with pytest.raises(LoadingError, match="max_latency is measured on a device; expected 'on_device = true' as well"):
+    here = TEST.replace("on_device = true", 'latency = { max = { "//:device" = "8 ms" } }')
+    with pytest.raises(
+        LoadingError, match=r"latency\.max is measured on a device; expected 'on_device = true' as well"
+    ):
         actions(test=here)
     with pytest.raises(LoadingError, match="no device for //:test: expected the attribute 'device'"):
         actions(test=TEST.replace('device = ":device"\n', ""))

@@ -28,9 +28,9 @@ name = "program_test"
 program = ":program"
 model = ":model"
 device = ":device"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
-ARCHIVE = 'runtime = "runtime.tar"\n'
+ARCHIVE = 'runtime = { archive = "runtime.tar" }\n'
 SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
 
 Actions = Callable[..., dict[str, Action]]
@@ -91,14 +91,15 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
 
 def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
     library = '{{ file = "net.py", version = "{}", license = "{}" }}'
-    given = ["", *(f"libraries = [{library.format(*each)}]" for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
-    assert len({keys(ARCHIVE + more)["test"] for more in given}) == len(given)
+    given = ["", *(library.format(*each) for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
+    runtime = 'runtime = {{ archive = "runtime.tar", libraries = [{}] }}\n'
+    assert len({keys(runtime.format(each))["test"] for each in given}) == len(given)
 
 
 def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> None:
     data = '[[dataset]]\nname = "data"\nfiles = { x = ["net.py"], label = ["net.py"] }\n'
     other = data.replace('x = ["net.py"]', 'x = ["MODELBUILD.toml"]')
-    function = 'metric_srcs = ["net.py"]\n'
+    function = 'srcs = ["net.py"]\n'
     tables = [
         '{ output = "y", top = 1, min = 0.5 }',
         '{ output = "y", top = 2, min = 0.5 }',
@@ -118,8 +119,8 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
         '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "z", label_classes = "x" }',
         '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "y", label_classes = "label" }',
     ]
-    made = [keys(f'{function}dataset = ":data"\naccuracy = [{each}]\n{data}') for each in tables]
-    made += [keys(f'{function}dataset = ":data"\naccuracy = [{tables[0]}]\n{other}'), keys(function)]
+    made = [keys(f'{function}accuracy = {{ dataset = ":data", metrics = [{each}] }}\n{data}') for each in tables]
+    made += [keys(f'{function}accuracy = {{ dataset = ":data", metrics = [{tables[0]}] }}\n{other}'), keys(function)]
     assert len({each["test"] for each in made}) == len(made)
     assert len({each["bisect"] for each in made}) == 1
 
@@ -127,8 +128,12 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('accuracy = [{ output = "y", top = 1, min = 1 }]', "'accuracy' needs 'dataset'; expected both"),
-        ('dataset = ":data"', "'dataset' needs 'accuracy'; expected both"),
+        ('accuracy = { metrics = [{ output = "y", top = 1, min = 1 }] }', "lacks the attribute 'dataset'"),
+        ('accuracy = { dataset = ":data" }', "lacks the attribute 'metrics'"),
+        (
+            'accuracy = { dataset = ":data", metric = [] }',
+            "unknown attribute 'metric' of 'accuracy'; did you mean 'metrics'?",
+        ),
         ("{ min = 1.0 }", "expected one of 'top', 'measure' and 'entry'"),
         ('{ top = 1, measure = "cosine", output = "y", min = 1.0 }', "expected one of 'top', 'measure' and 'entry'"),
         ("{ top = 1, min = 1.0 }", "expected 'output' with 'top' or 'measure' only"),
@@ -150,12 +155,12 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
         ('{ top = 1, output = "y" }', "expected 'min', 'max' or 'max_loss'"),
         ('{ top = 1, output = "y", max_loss = 0.1 }', "expected 'max_loss' with 'label' or 'entry' only"),
         ('{ top = 1, output = "y", label = "z", min = 1.0 }', "':data' has no files of the label 'z'"),
-        ('{ entry = "net.py:f", min = 1.0 }', "'net.py' is not among the metric_srcs"),
+        ('{ entry = "nett.py:f", min = 1.0 }', "no file 'nett.py' in //; did you mean 'net.py'?"),
     ],
 )
 def test_accuracies_that_contradict_themselves(actions: Actions, text: str, problem: str) -> None:
     data = '\n[[dataset]]\nname = "data"\nfiles = { x = ["net.py"] }\n'
-    given = text if " = [" in text or text.startswith("dataset") else f'dataset = ":data"\naccuracy = [{text}]'
+    given = text if text.startswith("accuracy") else f'accuracy = {{ dataset = ":data", metrics = [{text}] }}'
     with pytest.raises(LoadingError) as error:
         actions(given + data)
     assert str(error.value).endswith(problem)
@@ -216,7 +221,7 @@ device = ":other"
 name = "without_device"
 program = ":for_other"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
 
 
@@ -245,7 +250,7 @@ SIZED = """
 name = "sized"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 1, sizes = { batch = 2 } } }]
+cases = [{ name = "drawn", generator = { seed = 1, sizes = { batch = 2 } } }]
 """
 
 
@@ -262,7 +267,7 @@ CASES = """
 name = "program_test"
 program = ":program"
 model = ":model"
-inputs = [{inputs}]
+cases = [{inputs}]
 {more}
 """
 DRAWN = '{ name = "a", generator = { seed = 1 } }'
@@ -313,7 +318,7 @@ def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bis
         (DRAWN, 'metrics = [{ top = 1, output = "y" }]', "attribute 'metrics[0]': expected 'min' or 'max'"),
         (
             DRAWN,
-            'metrics = [{ entry = "a.py:f", output = "y", min = 1 }]',
+            'metrics = [{ entry = "net.py:f", output = "y", min = 1 }]',
             "attribute 'metrics[0]': expected 'top' and ",
         ),
     ],
@@ -336,16 +341,15 @@ def test_the_filter_of_cases_is_in_the_key_of_a_test_that_has_a_matching_case(ac
 
 
 def test_budgets_are_no_part_of_a_filtered_test(actions: Actions) -> None:
-    more = "max_bytes = 5\nbackends = { first = 'portable' }\n"
+    more = "limits = { bytes = 5 }\nexpect_backends = { first = 'portable' }\n"
     whole, part = (actions(more, test_filter=test_filter)["test"].params for test_filter in ("", "drawn"))
-    assert (whole["budgets"], part["budgets"], part["backends"]) == ({"max_bytes": 5}, {}, {})
+    assert (whole["budgets"], part["budgets"], part["backends"]) == ({"limits.bytes": 5}, {}, {})
 
 
 SEQUENCE = """
 [[torch_model]]
 name = "module"
 entry = "net.py:Net"
-srcs = ["net.py"]
 [torch_model.methods.write]
 inputs = [{ name = "x", shape = ["n"], dtype = "float32" }, { name = "row", shape = [1], dtype = "int64" }]
 dynamic = { n = { min = 1, max = 8 } }
@@ -356,7 +360,6 @@ outputs = ["out"]
 [[torch_model]]
 name = "reader"
 entry = "net.py:Reader"
-srcs = ["net.py"]
 inputs = [{ name = "z", shape = [2], dtype = "float32" }]
 outputs = ["out"]
 [[pte_program]]
@@ -368,7 +371,7 @@ name = "program_test"
 program = ":sequence"
 model = ":module"
 {more}
-inputs = [{ name = "a", steps = [{steps}] }]
+cases = [{ name = "a", steps = [{steps}] }]
 """
 WRITE = 'method = "write", generator = { seed = 1 }, count = { row = 0 }'
 READ = 'method = "read", feed = { z = { output = "y" } }'
@@ -470,9 +473,12 @@ def test_a_test_has_only_the_methods_that_it_calls(actions: Actions, keys: Any) 
             },
             "no case calls 'write'; expected none, or one of: read",
         ),
-        ({"more": "outputs = { bets = { abs = 1 } }"}, "the model has no output 'bets'; did you mean 'best'?"),
         (
-            {"more": 'dataset = ":data"\naccuracy = [{ output = "y", top = 1, min = 1 }]'},
+            {"more": "tolerance = { outputs = { bets = { abs = 1 } } }"},
+            "the model has no output 'bets'; did you mean 'best'?",
+        ),
+        (
+            {"more": 'accuracy = { dataset = ":data", metrics = [{ output = "y", top = 1, min = 1 }] }'},
             "accuracy is that of one method; expected 'method', one of: write, read",
         ),
     ],

@@ -154,14 +154,14 @@ DELEGATION = {"nodes": NODES, "partitions": [{"id": "p0"}]}
 @pytest.mark.parametrize(
     ("budgets", "message"),
     [
-        ({"max_bytes": 100}, ""),
-        ({"max_bytes": 99}, "100 bytes, expected at most 99"),
-        ({"max_delegates": 0}, "1 delegates, expected at most 0"),
-        ({"min_delegated_fraction": 0.5}, ""),
-        ({"min_delegated_fraction": 0.51}, "0.5 of the nodes are delegated, expected at least 0.51"),
-        ({"max_latency_ratio": 2}, ""),
-        ({"max_latency_ratio": 1.9}, "2 times the baseline's latency, expected at most 1.9"),
-        ({"max_memory": 9}, "10 bytes of memory, expected at most 9"),
+        ({"limits.bytes": 100}, ""),
+        ({"limits.bytes": 99}, "100 bytes, expected at most 99"),
+        ({"limits.partitions": 0}, "1 partitions, expected at most 0"),
+        ({"limits.delegated": 0.5}, ""),
+        ({"limits.delegated": 0.51}, "0.5 of the nodes are delegated, expected at least 0.51"),
+        ({"latency.ratio": 2}, ""),
+        ({"latency.ratio": 1.9}, "2 times the baseline's latency, expected at most 1.9"),
+        ({"limits.memory": 9}, "10 bytes of memory, expected at most 9"),
     ],
 )
 def test_budgets(budgets: dict[str, float], message: str) -> None:

@@ -168,8 +168,8 @@ def test_a_wrong_portable_kernel_is_an_error_with_the_node(
 
     def wrong(path: Path) -> Any:
         table, blobs = read(path)
-        for operator in table.executionPlan[0].operators:
-            operator.name = operator.name.replace(b"aten::tanh", b"aten::sin")
+        for operator in table.execution_plan[0].operators:
+            operator.name = operator.name.replace("aten::tanh", "aten::sin")
         return table, blobs
 
     monkeypatch.setattr(link, "read_file", wrong)

@@ -17,7 +17,6 @@ MODEL = """
 name = "model_{scale}"
 entry = "net.py:Net"
 kwargs = {{ scale = {scale} }}
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "float32", range = [-1, 1] }}]
 outputs = ["y"]
 """

@@ -42,12 +42,11 @@ MODEL = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [2, 16], dtype = "float32" }]
 outputs = ["y"]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+backends = [{ type = "cuda", min_block_size = 1 }, "portable"]
 """
 DEVICE = """
 [[device_target]]
@@ -62,7 +61,7 @@ device = ":{name}"
 [[runtime_bundle]]
 name = "{name}_bundle"
 program = ":{name}_program"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 """
 # Of the driver's functions that a library calls. Kernels compute nothing.
 DRIVER = "int {name}(void) {{ return 0; }}\n"

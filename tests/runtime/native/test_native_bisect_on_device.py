@@ -26,8 +26,8 @@ program = ":{fault}"
 model = ":model"
 device = ":pc"
 on_device = true
-runtime = "runtime.tar"
-inputs = [{ name = "right", generator = { seed = 1 } }, { name = "drawn", generator = { seed = 3, calls = 2 } }]
+runtime = { archive = "runtime.tar" }
+cases = [{ name = "right", generator = { seed = 1 } }, { name = "drawn", generator = { seed = 3, calls = 2 } }]
 tolerance = { abs = 1e-4, rel = 1e-4 }
 [[pte_test]]
 name = "slow_there"
@@ -35,9 +35,9 @@ program = ":good"
 model = ":model"
 device = ":pc"
 on_device = true
-runtime = "runtime.tar"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
-max_latency = { ":pc" = "0.001 us" }
+runtime = { archive = "runtime.tar" }
+cases = [{ name = "drawn", generator = { seed = 3 } }]
+latency = { max = { ":pc" = "0.001 us" } }
 """
 
 
@@ -75,8 +75,8 @@ def test_planted_faults_are_found_on_a_device(repository: Path, native: Path, se
 ON_DEVICE = """
 device = ":pc"
 on_device = true
-runtime = "runtime.tar"
-latency_runs = 5
+runtime = { archive = "runtime.tar" }
+latency = { runs = 5 }
 """
 RIGHT = """
 [[pte_program]]

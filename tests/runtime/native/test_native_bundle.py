@@ -33,7 +33,7 @@ BUNDLES = """
 [[runtime_bundle]]
 name = "{name}_bundle"
 program = ":{name}"
-runtime = "runtime.tar"
+runtime = {{ archive = "runtime.tar" }}
 tar = {tar}
 """
 
@@ -47,7 +47,7 @@ compute_capabilities = ["8.7"]
 name = "orin_bundle"
 program = ":detector"
 device = ":orin"
-runtime = "runtime-aarch64.tar"
+runtime = { archive = "runtime-aarch64.tar" }
 """
 
 pytestmark = pytest.mark.xdist_group("bundles")
@@ -303,9 +303,9 @@ def test_the_detectors_bundle_for_aarch64_finds_the_same_boxes_in_an_empty_root(
     (models / "runtime-aarch64.tar").symlink_to("runtime.tar")
     ended = workspace.build("//models:orin_bundle", code=1)
     lines = (models / "BUILD.toml").read_text().splitlines()
-    line = lines.index('runtime = "runtime-aarch64.tar"') + 1
+    line = lines.index('runtime = { archive = "runtime-aarch64.tar" }') + 1
     problem = (
-        f"models/BUILD.toml:{line}:1: bin/modelbuild-run of the runtime is for x86_64; expected aarch64: `make runtime"
+        f"models/BUILD.toml:{line}:13: bin/modelbuild-run of the runtime is for x86_64; expected aarch64: `make runtime"
         " ARCH=aarch64` builds that"
     )
     assert problem in ended.err + ended.out

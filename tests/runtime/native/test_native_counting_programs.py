@@ -50,7 +50,6 @@ MODEL = """
 [[torch_model]]
 name = "{0}_model"
 entry = "net.py:{1}"
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [6, 8], dtype = "float32", range = [-1, 1] }}]
 
 [[pte_program]]
@@ -62,13 +61,13 @@ stack = ":stack"
 name = "{0}_test"
 program = ":{0}"
 model = ":{0}_model"
-runtime = "runtime.tar"
-inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
+runtime = {{ archive = "runtime.tar" }}
+cases = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
 """
 STACK = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 """
 KERNELS = {
     "Votes": "aten::mode.values, aten::scatter_reduce.two_out",

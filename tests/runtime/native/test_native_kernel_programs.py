@@ -71,13 +71,12 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py", "operators.py", "eager.py"]
 inputs = [{ name = "image", shape = [1, 3, 32, 40], dtype = "float32" }]
 outputs = ["boxes", "scores", "classes"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program"
@@ -88,19 +87,19 @@ stack = ":stack"
 name = "test"
 program = ":program"
 model = ":model"
-runtime = "runtime.tar"
-inputs = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
+runtime = { archive = "runtime.tar" }
+cases = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
 
 [[pte_test]]
 name = "installed_test"
 program = ":program"
 model = ":model"
-inputs = [{ name = "drawn", generator = { seed = 3 } }]
+cases = [{ name = "drawn", generator = { seed = 3 } }]
 
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 """
 
 pytestmark = pytest.mark.xdist_group("bundles")

@@ -31,7 +31,7 @@ arch = "x86_64"
 runners = [":near"]
 [[backend_stack]]
 name = "stack"
-backends = [{{ type = "portable" }}]
+backends = ["portable"]
 [[pte_program]]
 name = "program"
 model = ":model_2"
@@ -41,7 +41,7 @@ BUNDLE = """
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 """
 TEST = """
 [[pte_test]]
@@ -50,8 +50,8 @@ program = ":program"
 model = ":model_{scale}"
 device = ":pc"
 on_device = true
-runtime = "runtime.tar"
-inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 2 }} }}]
+runtime = {{ archive = "runtime.tar" }}
+cases = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 2 }} }}]
 {more}
 """
 
@@ -61,9 +61,9 @@ def tested(repository: Path, native: Path, server: Sshd, tmp_path_factory: pytes
     """Return a workspace with tests whose program and bundle are built."""
     build = BUILD.format(port=server.port, key=server.key, known_hosts=server.known_hosts, folder=server.folder)
     tests = [
-        TEST.format(name="right", scale=2, more='max_latency = { ":pc" = "1 s" }'),
+        TEST.format(name="right", scale=2, more='latency = { max = { ":pc" = "1 s" } }'),
         TEST.format(name="wrong", scale=3, more=""),
-        TEST.format(name="slow", scale=2, more='max_latency_p95 = { "//:pc" = "0.001 us" }'),
+        TEST.format(name="slow", scale=2, more='latency = { p95 = { "//:pc" = "0.001 us" } }'),
     ]
     models = [MODEL.format(scale=scale, shape="[2, 16]") for scale in (2, 3)]
     files = {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([build, BUNDLE, *models, *tests])}
@@ -88,7 +88,7 @@ def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, se
     measured = [right["measures"][name] for name in names]
     assert 0 < measured[0] <= measured[1] <= measured[2] <= measured[3]
     messages = {case["name"]: case["message"] for each in found.values() for case in each["cases"]}
-    assert re.match("95th percentile of .* ms, expected at most 1e-06 ms", messages["max_latency_p95"])
+    assert re.match("95th percentile of .* ms, expected at most 1e-06 ms", messages["latency.p95"])
     assert "call 1 of 2: output 'y': 32 of 32 values differ" in str(found["//:wrong"]["cases"])
     assert not list(server.folder.glob("jobs/*"))
     assert tested.test("//:right")["//:right"]["cached"]
@@ -207,7 +207,7 @@ def test_two_commands_at_once_share_a_device(tested: Workspace) -> None:
 
 @pytest.mark.exhaustive
 def test_an_interrupted_test_leaves_nothing_on_the_device(tested: Workspace, server: Sshd) -> None:
-    more = "latency_runs = 100000\nsize = 'large'"  # minutes
+    more = "latency = { runs = 100000 }\nsize = 'large'"  # minutes
     long = TEST.format(name="long", scale=4, more=more).replace(":program", ":long_program")
     program = '[[pte_program]]\nname = "long_program"\nmodel = ":model_4"\nstack = ":stack"\n'
     tested.add("BUILD.toml", MODEL.format(scale=4, shape="[500, 1000]") + program + long)

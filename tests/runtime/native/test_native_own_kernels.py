@@ -20,13 +20,13 @@ MORE = """
 name = "test"
 program = ":program"
 model = ":model"
-runtime = "runtime.tar"
-inputs = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
+runtime = { archive = "runtime.tar" }
+cases = [{ name = "drawn", generator = { seed = 3, count = 2 } }]
 
 [[runtime_bundle]]
 name = "bundle"
 program = ":program"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 
 [[device_target]]
 name = "board"

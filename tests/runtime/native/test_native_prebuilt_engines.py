@@ -49,21 +49,19 @@ compute_capabilities = ["1.1"]
 [[torch_model]]
 name = "net"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "image", shape = ["n", 16], dtype = "float32", range = [-1, 1] }]
 dynamic = { n = { min = 1, max = 8 } }
 
 [[torch_model]]
 name = "body"
 entry = "net.py:Body"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = ["n", 16], dtype = "float32" }]
 dynamic = { n = { min = 1, max = 8 } }
 outputs = ["y"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[tensorrt_engine]]
 name = "engine"
@@ -90,17 +88,17 @@ engines = { body = ":engine" }
 name = "whole_test"
 program = ":whole"
 model = ":body"
-runtime = "fakes.tar"
+runtime = { archive = "fakes.tar" }
 gpus = 1
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
 
 [[pte_test]]
 name = "part_test"
 program = ":part"
 model = ":net"
-runtime = "fakes.tar"
+runtime = { archive = "fakes.tar" }
 gpus = 1
-inputs = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
+cases = [{ name = "drawn", generator = { seed = 1, count = 2, sizes = { n = 5 } } }]
 """
 
 

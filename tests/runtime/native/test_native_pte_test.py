@@ -71,7 +71,7 @@ arch = "x86_64"
 compute_capabilities = ["1.2", "1.3"]
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[pte_program]]
 name = "cpu"
 model = ":right"
@@ -82,7 +82,6 @@ MODEL = """
 name = "{name}"
 entry = "net.py:Net"
 kwargs = {{ plus = {plus} }}
-srcs = ["net.py"]
 inputs = [{{ name = "x", shape = [2, 16], dtype = "float32", range = [-1, 1] }}]
 outputs = ["y"]
 """
@@ -98,19 +97,19 @@ TEST = """
 name = "{name}_test"
 program = ":{program}"
 model = ":{model}"
-inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = {calls} }} }}]
+cases = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = {calls} }} }}]
 {more}
 """
-REAL, FAKE = 'runtime = "runtime.tar"\n', 'runtime = "fakes.tar"\n'
+REAL, FAKE = 'runtime = { archive = "runtime.tar" }\n', 'runtime = { archive = "fakes.tar" }\n'
 ON_FAKE = f'{FAKE}device = ":fake"\ngpus = 1\n'
-LIBRARIES = 'libraries = [{ file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1", license = "none" }]\n'
+LIBRARY = 'libraries = [{ file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1", license = "none" }]'
 TESTS = {
     # name: (program, model, more)
-    "cpu": ("cpu", "right", f'{REAL}baseline = ":cpu"\nmax_latency_ratio = 1e6\n'),
+    "cpu": ("cpu", "right", f'{REAL}latency = {{ baseline = ":cpu", ratio = 1e6 }}\n'),
     "cpu_calls": ("cpu", "right", REAL),
     "cpu_with_gpu": ("cpu", "right", f"{REAL}gpus = 1\n"),
     "cpu_wrong": ("cpu", "wrong", REAL),
-    "cpu_large": ("cpu", "right", f"{REAL}max_bytes = 10\n"),
+    "cpu_large": ("cpu", "right", f"{REAL}limits = {{ bytes = 10 }}\n"),
     "gpu": ("planned", "right", ON_FAKE),
     "gpu_wrong": ("planned", "wrong", ON_FAKE),
     "gpu_broken": ("broken", "right", ON_FAKE),
@@ -119,7 +118,7 @@ TESTS = {
     "gpu_real": ("planned", "right", ON_FAKE.replace(FAKE, REAL)),
     "tensorrt": ("host", "right", ON_FAKE),
     "tensorrt_plain": ("host", "right", ON_FAKE.replace("fakes.tar", "plain.tar")),
-    "tensorrt_library": ("headed_rtx", "right", f"{ON_FAKE}{LIBRARIES}"),
+    "tensorrt_library": ("headed_rtx", "right", ON_FAKE.replace('fakes.tar"', f'fakes.tar", {LIBRARY}')),
     "tensorrt_no_library": ("headed_rtx", "right", ON_FAKE),
 }
 NOT_RUN = {

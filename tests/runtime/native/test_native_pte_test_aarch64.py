@@ -18,7 +18,7 @@ name = "arm"
 arch = "aarch64"
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 [[pte_program]]
 name = "program"
 model = ":model_2"
@@ -30,17 +30,17 @@ name = "{name}"
 program = ":program"
 model = ":model_{scale}"
 device = ":arm"
-inputs = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
+cases = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
 {more}
 """
-RUNTIME = 'runtime = "runtime-aarch64.tar"\n'
+RUNTIME = 'runtime = { archive = "runtime-aarch64.tar" }\n'
 
 
 def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_path: Path) -> None:
     tests = [
         TEST.format(name="right", scale=2, more=RUNTIME),
         TEST.format(name="wrong", scale=3, more=RUNTIME),
-        TEST.format(name="slow", scale=2, more=f"{RUNTIME}max_latency_ratio = 1e-9\n"),
+        TEST.format(name="slow", scale=2, more=f"{RUNTIME}latency = {{ ratio = 1e-9 }}\n"),
         TEST.format(name="bare", scale=2, more=""),
         TEST.format(name="there", scale=2, more=f"{RUNTIME}on_device = true\n"),
         TEST.format(name="wrong_there", scale=3, more=f"{RUNTIME}on_device = true\n"),
@@ -71,4 +71,4 @@ def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_
     }
     assert "latency_ms" not in found["//:right"]["measures"]
     (skipped,) = (case for case in found["//:slow"]["cases"] if case["status"] == "not_run")
-    assert (skipped["name"], skipped["message"]) == ("max_latency_ratio", "it is not measured in qemu-aarch64")
+    assert (skipped["name"], skipped["message"]) == ("latency.ratio", "it is not measured in qemu-aarch64")

@@ -41,19 +41,17 @@ BUILD = """
 [[torch_model]]
 name = "tagger"
 entry = "net.py:Tagger"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1, "steps", 16], dtype = "float32" }]
 dynamic = { steps = { min = 1, max = 100 } }
 
 [[torch_model]]
 name = "cells"
 entry = "net.py:Cells"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [1, 12, 4], dtype = "float32" }]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "{model}_program"
@@ -65,9 +63,9 @@ stack = ":stack"
 name = "test"
 program = ":tagger_program"
 model = ":tagger"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 tolerance = { abs = 1e-5, rel = 1e-5 }
-inputs = [
+cases = [
     { name = "longest", generator = { seed = 1, sizes = { steps = 100 } } },
     { name = "shortest", generator = { seed = 2, sizes = { steps = 1 } } },
 ]

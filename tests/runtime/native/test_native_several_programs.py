@@ -41,14 +41,13 @@ BUILD = """
 name = "net_{classes}"
 matrix = { classes = [2, 3] }
 entry = "nets.py:Net"
-srcs = ["nets.py"]
 kwargs = { classes = "{classes}" }
 inputs = [{ name = "x", shape = [1, 64], dtype = "float32" }]
 outputs = ["y"]
 
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "xnnpack" }, { type = "portable" }]
+backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program_{classes}"
@@ -60,7 +59,7 @@ external_weights = true
 [[runtime_bundle]]
 name = "bundle"
 program = { two = ":program_2", three = ":program_3" }
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 
 [[device_target]]
 name = "pc"

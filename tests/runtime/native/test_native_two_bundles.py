@@ -27,13 +27,12 @@ class Bessel(nn.Module):
 BUILD = """
 [[backend_stack]]
 name = "stack"
-backends = [{ type = "portable" }]
+backends = ["portable"]
 
 [[torch_model]]
 name = "{net}_model"
 matrix = { net = ["Complement", "Bessel"] }
 entry = "net.py:{net}"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [4], dtype = "float32" }]
 
 [[pte_program]]

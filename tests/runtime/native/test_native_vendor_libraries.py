@@ -34,15 +34,14 @@ device = ":fake"
 [[runtime_bundle]]
 name = "plain"
 program = ":net"
-runtime = "fakes.tar"
+runtime = { archive = "fakes.tar" }
 
 [[runtime_bundle]]
 name = "whole"
 program = ":net"
-runtime = "fakes.tar"
-libraries = [
+runtime = { archive = "fakes.tar", libraries = [
     { file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1.120", license = "A licence", license_file = "terms.txt" },
-]
+] }
 """
 
 

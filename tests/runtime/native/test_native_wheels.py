@@ -35,13 +35,13 @@ program = ":detector"
 [[runtime_bundle]]
 name = "archive_bundle"
 program = ":detector"
-runtime = "runtime.tar"
+runtime = { archive = "runtime.tar" }
 
 [[pte_test]]
 name = "cpp_test"
 program = ":classifier_portable"
 model = ":classifier_model"
-inputs = [{ name = "drawn", generator = { seed = 1 } }]
+cases = [{ name = "drawn", generator = { seed = 1 } }]
 """
 
 ORIN = '\n[[device_target]]\nname = "orin"\narch = "aarch64"\ncompute_capabilities = ["8.7"]\n'

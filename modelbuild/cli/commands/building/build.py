@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.build_record.snapshots import Snapshot
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.null_build import QUIET, save_command
 from modelbuild.cli.options import building, no_options, targeting
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
-from modelbuild.session.request import DEFAULT_GROUP, Flags
+from modelbuild.errors import ExitCode
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.build import build
+from modelbuild.session.request import DEFAULT_GROUP, Flags, make_request
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
@@ -38,14 +45,6 @@ def command(
     TARGET is //package:name, //package, :name, //package/... or //package:all; -TARGET removes earlier targets.
     """
     no_options(patterns)
-    from modelbuild.build_record.snapshots import Snapshot
-    from modelbuild.cli.null_build import QUIET, save_command
-    from modelbuild.errors import ExitCode
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.session.build import build
-    from modelbuild.session.request import make_request
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory)

@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.affected.git import find_ancestors, find_base, find_head
 from modelbuild.cli.commands.building.test import testing
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, options, targeting
 from modelbuild.cli.recording import Base, Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
-from modelbuild.session.request import Flags
+from modelbuild.errors import UsageError
+from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
+from modelbuild.report import make_reporter
+from modelbuild.report.files.measurements import Measures
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.session.history import output_bytes
+from modelbuild.session.request import Flags, make_request
+from modelbuild.testing.ci import run_ci
 from modelbuild.workspace.flags import CI_FLAGS
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.report.files.measurements import Measures
-    from modelbuild.testing.run import TestOptions
+    from modelbuild.testing.options import TestOptions
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -50,12 +59,6 @@ def command(
     Without --since: all of them. Continues after failures.
     """
     no_options(patterns)
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.report.several_reporters import SeveralReporters
-    from modelbuild.session.request import make_request
-    from modelbuild.testing.ci import run_ci
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory, ("//...",))
@@ -74,8 +77,6 @@ def command(
 def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Base | None:
     """Return the values to compare with: from a file of measures, or at the commit of `since`. None: the last
     builds."""
-    from modelbuild.affected.git import find_ancestors, find_base
-    from modelbuild.history.revisions import read_measures, values_at
 
     if measures is not None:
         commit, values = read_measures(measures)
@@ -89,11 +90,6 @@ def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Bas
 
 def _keeper(workspace: Workspace, measures: Path | None) -> Measures:
     """Return a reporter that stores measurements: in the history by commit, and in a file."""
-    from modelbuild.affected.git import find_head
-    from modelbuild.errors import UsageError
-    from modelbuild.history.revisions import Values, remember_revision, write_measures
-    from modelbuild.report.files.measurements import Measures
-    from modelbuild.session.history import output_bytes
 
     commit = find_head(workspace.root)
     try:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building_in_several, no_options
 from modelbuild.cli.recording import Base, Recording, recording
-from modelbuild.session.request import Flags
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.lines import one_line
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.report.toolchain_comparison import Side, as_json, lines, with_tests
+from modelbuild.session.request import Flags, make_request
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.errors import ExitCode
-    from modelbuild.report.toolchain_comparison import Side
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -41,13 +51,6 @@ def command(
     --summary and others describe the second toolchain, with values of the first.
     """
     no_options(patterns)
-    import json
-
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.lines import one_line
-    from modelbuild.report.toolchain_comparison import as_json, lines, with_tests
-    from modelbuild.session.request import make_request
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     if len(toolchains) != 2 or len(set(toolchains)) != 2:
         got = " ".join(toolchains) or "none"
@@ -75,15 +78,6 @@ def _build(
     before: Side | None,
 ) -> tuple[ExitCode, Side]:
     """Build and test in a toolchain, in recorded files beside the results of an earlier build."""
-    import sys
-    from dataclasses import replace
-
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.report.several_reporters import SeveralReporters
-    from modelbuild.report.toolchain_comparison import Side
-    from modelbuild.session.request import make_request
-    from modelbuild.testing.run import TestOptions, run_tests
 
     request = make_request(workspace, settings.directory, labels, replace(flags, toolchain=toolchain))
     request = request.with_outputs_here()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
-from modelbuild.session.request import Flags
+from modelbuild.cli.settings import Settings
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.fetch import fetch
+from modelbuild.session.request import Flags, make_request
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("fetch", short_help=COMMANDS["fetch"], context_settings={"ignore_unknown_options": True})
@@ -21,11 +25,6 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> i
     Makes toolchains in the cache, and downloads files that targets pin. Nothing else is built.
     """
     no_options(patterns)
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.session.fetch import fetch
-    from modelbuild.session.request import make_request
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)

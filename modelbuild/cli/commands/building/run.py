@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
+from modelbuild.analysis.make_toolchain import make_toolchain
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import INPUT, TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
+from modelbuild.cli.page import write_program
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
+from modelbuild.cli.targets.run_on_device import DeviceRun, run_on_device
 from modelbuild.cli.watch import watching
-from modelbuild.errors import EnvironmentProblem, ExitCode
+from modelbuild.code.interpreter import installed
+from modelbuild.code.library import packages_beside
+from modelbuild.errors import EnvironmentProblem, ExitCode, UsageError
+from modelbuild.inspect.blobs import Blobs
+from modelbuild.report.text import write
 from modelbuild.session.request import Flags
+from modelbuild.toolchain import run_module
+from modelbuild.workspace.workspace import LIBRARY, find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
@@ -141,7 +157,6 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are from the
     first run. Paths are relative to the current folder.
     """
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     package = workspace.package_of(settings.directory)
@@ -174,10 +189,6 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
 
 def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flags: Flags) -> int:
     """Run a bundle on a device. Raises UsageError for options that are for this machine only."""
-    from dataclasses import replace
-
-    from modelbuild.cli.targets.run_on_device import DeviceRun, run_on_device
-    from modelbuild.errors import UsageError
 
     if run.output_format != "npy":
         raise UsageError("--on returns .npy files; expected no --output-format json")
@@ -203,11 +214,7 @@ def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flag
 
 
 def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Path, folder: Path) -> None:
-    import json
 
-    from modelbuild.cli.page import write_program
-    from modelbuild.cli.targets.loaded_rules import extensions_here
-    from modelbuild.inspect.blobs import Blobs
     from modelbuild.inspect.facts import gather
 
     facts = gather(program, Blobs(lambda: extensions_here(folder)))
@@ -218,19 +225,9 @@ def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Pa
 def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     """Return the start of the command that runs programs, in the Python of a toolchain. -P: modules in the user's
     folder must not replace numpy or torch."""
-    import json
-    import sys
-    from importlib.util import find_spec
-
-    from modelbuild.workspace.workspace import LIBRARY
 
     if toolchain is None and find_spec(LIBRARY) is not None:
         return [sys.executable, "-P", "-m", LIBRARY]
-    from modelbuild.analysis.make_toolchain import make_toolchain
-    from modelbuild.analysis.open import open_analyzer
-    from modelbuild.code.interpreter import installed
-    from modelbuild.code.library import packages_beside
-    from modelbuild.toolchain import run_module
 
     analyzer = open_analyzer(workspace)
     if LIBRARY not in analyzer.rules.packages:
@@ -244,11 +241,6 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
 
 def _run(label: Label, command: list[str], folder: Path) -> ExitCode:
     """Run the program in a separate process, so that torch stays out of this one and a crash is reported."""
-    import signal
-    import subprocess
-    import sys
-
-    from modelbuild.report.text import write
 
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

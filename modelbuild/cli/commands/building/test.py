@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather, no_options, option, targeting
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
-from modelbuild.session.request import Flags
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.build import begin
+from modelbuild.session.request import Flags, make_request
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
 from modelbuild.workspace.flags import TEST_FLAGS
-
-if TYPE_CHECKING:
-    from modelbuild.testing.run import TestOptions
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 def testing(function: Command) -> Command:
@@ -26,7 +29,6 @@ def testing(function: Command) -> Command:
 
 
 def _tests(tags: str, **options: Any) -> TestOptions:
-    from modelbuild.testing.run import TestOptions
 
     return TestOptions(tags=tuple(tag for tag in tags.split(",") if tag), **options)
 
@@ -53,12 +55,6 @@ def command(
     A test passes if it ran and all its cases passed. A test that this machine cannot run is reported as not run.
     """
     no_options(patterns)
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.session.build import begin
-    from modelbuild.session.request import make_request
-    from modelbuild.testing.run import run_tests
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     seen = begin(workspace)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild.analysis.attribute_order import table_order
+from modelbuild.analysis.rules import load_rules
 from modelbuild.cli.names import COMMANDS
-
-if TYPE_CHECKING:
-    from modelbuild.loading.loader import Loader
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.loading.loader import Loader
+from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.loading.patterns import parse_pattern
+from modelbuild.loading.tree import join
+from modelbuild.workspace.toml_document import read_document
+from modelbuild.workspace.toml_format import format_toml
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("fmt", short_help=COMMANDS["fmt"])
@@ -26,13 +34,6 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
     A PATTERN such as //models or //... names packages. Comments stay with what they describe. Targets stay in order;
     their attributes are sorted as their rule declares them. With --check, exit code 1 if a file would change.
     """
-    from modelbuild.analysis.attribute_order import table_order
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.errors import ExitCode
-    from modelbuild.loading.loader import Loader
-    from modelbuild.workspace.toml_document import read_document
-    from modelbuild.workspace.toml_format import format_toml
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations()).by_name
@@ -57,10 +58,6 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
 def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) -> Iterator[str]:
     """Yield the BUILD files that patterns and paths name, relative to the workspace. Raises UsageError for a pattern or
     path without any."""
-    from modelbuild.errors import UsageError
-    from modelbuild.loading.package import PACKAGE_FILE
-    from modelbuild.loading.patterns import parse_pattern
-    from modelbuild.loading.tree import join
 
     root = os.path.realpath(loader.workspace.root)
     for text in patterns:
@@ -85,8 +82,6 @@ def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) 
 
 def _replace(path: Path, data: bytes) -> None:
     """Write a file's new content beside it, and put it in its place."""
-    import shutil
-    import tempfile
 
     real = Path(os.path.realpath(path))
     with tempfile.NamedTemporaryFile(dir=real.parent, prefix=f".{real.name}.", delete=False) as file:

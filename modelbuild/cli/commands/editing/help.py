@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild.analysis.rule_help import describe_rule, summary
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.loaded_rules import no_rule, rules_here
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rule_help import Attribute, AttributeTable, RuleHelp
@@ -27,8 +29,6 @@ def command(context: click.Context, topic: str | None) -> None:
     RULE may be a command instead, whose flags are then printed. RULE is a rule of the workspace, or outside
     of a workspace a built-in rule.
     """
-    from modelbuild.analysis.rule_help import describe_rule
-    from modelbuild.cli.targets.loaded_rules import no_rule, rules_here
 
     settings: Settings = context.obj
     rules = rules_here(settings.directory)
@@ -54,7 +54,6 @@ def _describe_command(context: click.Context, name: str) -> None:
 
 
 def _list(rules: Iterable[Rule]) -> Iterator[str]:
-    from modelbuild.analysis.rule_help import summary
 
     known = sorted(rules, key=lambda rule: rule.name)
     width = max(len(rule.name) for rule in known)

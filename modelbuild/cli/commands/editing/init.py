@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild.analysis.json_schema import build_file_schema
+from modelbuild.analysis.rules import load_rules
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import UsageError
+from modelbuild.workspace.workspace import STARTER, WORKSPACE_FILE
 
 _WORKSPACE = """\
 # The root of a workspace; each folder in it with a BUILD.toml is a package.
@@ -40,10 +48,6 @@ def command(settings: Settings, directory: Path, example: bool, checkpoint: Path
     FILE is a state dict (.pt, .pth, .bin, .safetensors), an exported program (.pt2) or TorchScript. It is copied to DIR
     unless it is there already, and nothing in it is executed. No file is overwritten.
     """
-    import importlib
-
-    from modelbuild.errors import UsageError
-    from modelbuild.workspace.workspace import STARTER
 
     if example and checkpoint is not None:
         raise UsageError("--example and --from-checkpoint exclude each other; expected one of them")
@@ -60,8 +64,6 @@ def command(settings: Settings, directory: Path, example: bool, checkpoint: Path
 
 def _check_folder(folder: Path, shown: Path) -> None:
     """Raise UsageError for a folder that can't become a workspace."""
-    from modelbuild.errors import UsageError
-    from modelbuild.workspace.workspace import WORKSPACE_FILE
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{shown} is not a folder; expected one for the workspace")
@@ -73,10 +75,6 @@ def _check_folder(folder: Path, shown: Path) -> None:
 
 def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
     """Write the files; return their names. Raises UsageError if one of them exists: then nothing is written."""
-    import shutil
-
-    from modelbuild.errors import UsageError
-    from modelbuild.workspace.workspace import WORKSPACE_FILE
 
     texts = {WORKSPACE_FILE: _WORKSPACE, **starter.files, ".taplo.toml": _TAPLO, "build.schema.json": _schema()}
     if not (folder / ".gitignore").exists():
@@ -103,10 +101,6 @@ def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
 
 
 def _schema() -> str:
-    import json
-
-    from modelbuild.analysis.json_schema import build_file_schema
-    from modelbuild.analysis.rules import load_rules
 
     return json.dumps(build_file_schema(load_rules(Path(), ()).by_name), indent=2) + "\n"
 
@@ -116,6 +110,5 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _quoted(path: Path) -> str:
-    import shlex
 
     return shlex.quote(str(path))

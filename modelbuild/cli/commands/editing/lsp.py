@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import UsageError
+from modelbuild.workspace.workspace import find_root
 
 
 @click.command("lsp", short_help=COMMANDS["lsp"])
@@ -15,8 +17,6 @@ def command(settings: Settings) -> None:
 
     Completes and checks the BUILD.toml files of this workspace while they are edited. Needs modelbuild[lsp].
     """
-    from modelbuild.errors import UsageError
-    from modelbuild.workspace.workspace import find_root
 
     root = find_root(settings.directory)
     try:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import tomli
 
-from modelbuild.cli.group import Settings
+from modelbuild.analysis.new_target import draft_target
+from modelbuild.analysis.rules import load_rules
 from modelbuild.cli.names import COMMANDS
-
-if TYPE_CHECKING:
-    from modelbuild.labels import Label
-    from modelbuild.loading.loader import Loader
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.loaded_rules import no_rule
+from modelbuild.errors import UsageError
+from modelbuild.labels import Label, is_package_name, is_target_name
+from modelbuild.lines import shown
+from modelbuild.loading.loader import Loader
+from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.loading.parse import RESERVED
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("new", short_help=COMMANDS["new"])
@@ -26,12 +32,6 @@ def command(settings: Settings, rule: str, name: str, package: str | None) -> No
     The attributes are from the rule's example, with labels and files of the workspace where one fits; the
     other values are marked as placeholders. `modelbuild help RULE` describes them.
     """
-    from modelbuild.analysis.new_target import draft_target
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.cli.targets.loaded_rules import no_rule
-    from modelbuild.loading.loader import Loader
-    from modelbuild.loading.package import PACKAGE_FILE
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations()).by_name
@@ -51,10 +51,6 @@ def command(settings: Settings, rule: str, name: str, package: str | None) -> No
 
 def _label(name: str, package: str) -> Label:
     """Return the label of a target. Raises UsageError for names that are not possible."""
-    from modelbuild.errors import UsageError
-    from modelbuild.labels import Label, is_package_name, is_target_name
-    from modelbuild.lines import shown
-    from modelbuild.loading.parse import RESERVED
 
     where = package.removeprefix("//")
     if not is_package_name(where):
@@ -66,7 +62,6 @@ def _label(name: str, package: str) -> Label:
 
 def _check_new(loader: Loader, label: Label, file: Path) -> None:
     """Raise UsageError if the target exists, and LoadingError for an error in the BUILD file."""
-    from modelbuild.errors import UsageError
 
     if not file.exists():
         return
@@ -78,9 +73,6 @@ def _check_new(loader: Loader, label: Label, file: Path) -> None:
 def _append(file: Path, text: str) -> None:
     """Append a target to a BUILD file, which is made if there is none. Raises UsageError if the file declares the
     targets of this rule in a way that nothing can be appended to."""
-    import tomli
-
-    from modelbuild.errors import UsageError
 
     before = file.read_bytes() if file.exists() else b""
     after = before.decode("utf-8-sig").replace("\r\n", "\n")

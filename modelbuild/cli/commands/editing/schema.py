@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild.analysis.json_schema import build_file_schema
+from modelbuild.analysis.rules import load_rules
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("schema", short_help=COMMANDS["schema"])
@@ -15,11 +20,6 @@ def command(settings: Settings) -> None:
 
     Save it, and refer to it in your editor; Taplo reads it from a first line `#:schema build.schema.json`.
     """
-    import json
-
-    from modelbuild.analysis.json_schema import build_file_schema
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())

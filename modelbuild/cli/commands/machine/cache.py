@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import EnvironmentProblem, ExitCode
+from modelbuild.sizes import parse_size
+from modelbuild.store.local import open_store
 from modelbuild.wording import count, size_text
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
@@ -79,7 +83,6 @@ def verify(settings: Settings, as_json: bool) -> int:
 
     Later builds make them again. Exit code 1 if anything was damaged.
     """
-    from modelbuild.errors import ExitCode
 
     with _store(settings) as store:
         found = store.verify()
@@ -102,7 +105,6 @@ def verify(settings: Settings, as_json: bool) -> int:
 
 def collect(store: LocalStore) -> Collected:
     """Evict and delete unreferenced files. Raises EnvironmentProblem when that is not possible now."""
-    from modelbuild.errors import EnvironmentProblem
 
     if store.read_only:
         raise EnvironmentProblem(f"{store.directory} is read-only: nothing can be deleted")
@@ -113,9 +115,6 @@ def collect(store: LocalStore) -> Collected:
 
 
 def _store(settings: Settings, max_size: str | None = None) -> LocalStore:
-    from modelbuild.sizes import parse_size
-    from modelbuild.store.local import open_store
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     config = load_workspace(find_root(settings.directory)).config
     try:

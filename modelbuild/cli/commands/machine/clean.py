@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild.cli.commands.machine.cache import collect
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.store.local import open_store
+from modelbuild.store.output_tree import clean
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 
 @click.command("clean", short_help=COMMANDS["clean"])
@@ -13,10 +17,6 @@ from modelbuild.cli.names import COMMANDS
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
     """Remove modelbuild-out/. The cache stays, so the next build only lays the outputs out again."""
-    from modelbuild.cli.commands.machine.cache import collect
-    from modelbuild.store.local import open_store
-    from modelbuild.store.output_tree import clean
-    from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     clean(workspace.root / OUTPUT_FOLDER)

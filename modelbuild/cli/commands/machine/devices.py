@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.device_specs import device_specs
+from modelbuild.devices.pool import ask_all, with_runners
+from modelbuild.session.request import parse_runners
+from modelbuild.wording import size_text
 from modelbuild.workspace.flags import BUILD_FLAGS
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.device_runners import DeviceSpec
@@ -30,11 +35,6 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
 
     Each runner's device is asked at once. Devices without a runner are listed if they are named.
     """
-    import json
-
-    from modelbuild.devices.pool import ask_all, with_runners
-    from modelbuild.session.request import parse_runners
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     package = workspace.package_of(settings.directory)
@@ -83,7 +83,6 @@ def _owner(asked: Asked) -> str | None:
 
 
 def _lines(device: dict[str, Any]) -> Iterator[str]:
-    from modelbuild.wording import size_text
 
     capabilities = ", ".join(device["compute_capabilities"])
     yield f"{device['label']}  {device['arch']}{f', compute capability {capabilities}' if capabilities else ''}"

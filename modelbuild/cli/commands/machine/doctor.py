@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api.probe import Finding
+from modelbuild.cli.doctor.device import check_device
+from modelbuild.cli.doctor.machine import check_cache, check_gpus, check_sandbox
+from modelbuild.cli.doctor.packages import check_backends, check_engine, check_python
+from modelbuild.cli.doctor.remote_round_trip import check_remote
+from modelbuild.cli.doctor.toolchains import check_toolchains
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.device_specs import device_specs
+from modelbuild.code.distributions import Distributions
+from modelbuild.code.extras import distribution_of
+from modelbuild.code.search_path import search_path
+from modelbuild.device_runners import KINDS, DeviceSpec, parse_address
+from modelbuild.devices.pool import with_runners
+from modelbuild.errors import ExitCode, LoadingError, UsageError
+from modelbuild.loading.loader import Loader
+from modelbuild.session.request import parse_runners
 from modelbuild.workspace.flags import BUILD_FLAGS
+from modelbuild.workspace.workspace import WORKSPACE_FILE, default_workspace, find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
     from modelbuild.api.extension import Extension
-    from modelbuild.api.probe import Finding, Probe
+    from modelbuild.api.probe import Probe
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -30,10 +50,6 @@ def command(settings: Settings, on: str | None, runners: tuple[str, ...], as_jso
     Each check prints ok, warning or error, and what to do. Exit code 36 if there is an error. Outside of a workspace,
     the settings are the default ones. With --on, check a device: its system, GPU, disk, store, lock, clock, runtime.
     """
-    import dataclasses
-    import json
-
-    from modelbuild.errors import ExitCode, UsageError
 
     findings = []
     if runners and on is None:
@@ -50,13 +66,6 @@ def command(settings: Settings, on: str | None, runners: tuple[str, ...], as_jso
 
 
 def _findings(settings: Settings) -> Iterator[Finding]:
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.api.probe import Finding
-    from modelbuild.cli.doctor.machine import check_cache, check_gpus, check_sandbox
-    from modelbuild.cli.doctor.packages import check_engine, check_python
-    from modelbuild.cli.doctor.remote_round_trip import check_remote
-    from modelbuild.errors import LoadingError, UsageError
-    from modelbuild.workspace.workspace import default_workspace, find_root, load_workspace
 
     yield check_python()
     yield check_engine()
@@ -81,17 +90,12 @@ def _findings(settings: Settings) -> Iterator[Finding]:
 def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
     """Yield the findings of the packages that steps import: of toolchains, and beside modelbuild unless the workspace
     names a toolchain."""
-    from modelbuild.analysis.analyze import Analyzer
-    from modelbuild.cli.doctor.packages import check_backends
-    from modelbuild.loading.loader import Loader
-    from modelbuild.workspace.workspace import WORKSPACE_FILE
 
     backends = list(_backends(rules))
     if workspace.config.toolchain is None:
         yield from check_backends(backends)
     if not (workspace.root / WORKSPACE_FILE).exists():
         return
-    from modelbuild.cli.doctor.toolchains import check_toolchains
 
     analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
 
@@ -100,14 +104,6 @@ def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
 
 def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the findings of a device: of a label, or of an address, whose architecture is then not compared."""
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.cli.doctor.device import check_device
-    from modelbuild.cli.targets.device_specs import device_specs
-    from modelbuild.device_runners import KINDS, DeviceSpec, parse_address
-    from modelbuild.devices.pool import with_runners
-    from modelbuild.errors import UsageError
-    from modelbuild.session.request import parse_runners
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     if on.partition(":")[0] in KINDS:
         if runners:
@@ -124,7 +120,6 @@ def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> I
 
 
 def _run(probe: Probe) -> Finding:
-    from modelbuild.api.probe import Finding
 
     try:
         return probe.check()
@@ -134,9 +129,6 @@ def _run(probe: Probe) -> Finding:
 
 def _backends(rules: Rules) -> Iterator[tuple[Extension, str | None]]:
     """Yield the extensions of every point, each with the distribution that contains its rule package."""
-    from modelbuild.code.distributions import Distributions
-    from modelbuild.code.extras import distribution_of
-    from modelbuild.code.search_path import search_path
 
     distributions = Distributions(search_path())
     for by_name in rules.extensions.values():

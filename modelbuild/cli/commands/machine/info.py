@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelbuild.cli.group import Settings
+from modelbuild import __version__
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api.providers import Platform
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import ModelbuildError, UsageError, did_you_mean
+from modelbuild.execution.gpus import visible
+from modelbuild.execution.isolation.guarantees import guarantees
+from modelbuild.execution.scheduling.slots import machine
+from modelbuild.loading.loader import Loader
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.workspace.flags import INSTALLED
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
@@ -22,10 +39,6 @@ VERSION = 1
 @click.pass_obj
 def command(settings: Settings, key: str | None, as_json: bool) -> None:
     """Print settings of this workspace and this machine; with KEY only its value."""
-    import json
-
-    from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     facts = gather(load_workspace(find_root(settings.directory)))
     if key is not None and key not in facts:
@@ -45,15 +58,6 @@ def command(settings: Settings, key: str | None, as_json: bool) -> None:
 
 def gather(workspace: Workspace) -> dict[str, Any]:
     """Every fact by its key: JSON values, sizes in bytes."""
-    import os
-    import platform
-
-    from modelbuild import __version__
-    from modelbuild.execution.gpus import visible
-    from modelbuild.execution.isolation.guarantees import guarantees
-    from modelbuild.execution.scheduling.slots import machine
-    from modelbuild.workspace.flags import INSTALLED
-    from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
     config = workspace.config
     jobs = config.jobs or len(os.sched_getaffinity(0))
@@ -76,15 +80,13 @@ def gather(workspace: Workspace) -> dict[str, Any]:
         "memory": resources.memory,
         "gpus": resources.gpu,
         "gpu_models": list(visible()),
-        "sandbox": guarantees(config.cache_dir),
+        "sandbox": [str(each) for each in guarantees(config.cache_dir)],
         "tools": _tools(rules),
     }
 
 
 def _rules(workspace: Workspace) -> Rules | None:
     """Return the workspace's rules; None if one of its rule packages does not load."""
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.errors import ModelbuildError
 
     try:
         return load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
@@ -94,11 +96,6 @@ def _rules(workspace: Workspace) -> Rules | None:
 
 def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
     """Return the labels for --device; None if a rule package or a BUILD file does not load."""
-    from modelbuild.analysis.analyze import Analyzer
-    from modelbuild.api.providers import Platform
-    from modelbuild.errors import ModelbuildError
-    from modelbuild.loading.loader import Loader
-    from modelbuild.loading.patterns import expand_patterns
 
     if rules is None:
         return None
@@ -114,10 +111,6 @@ def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
 def _tools(rules: Rules | None) -> dict[str, str]:
     """Return the versions of the installed distributions that a backend or another extension names; only the built-in
     ones' if a rule package does not load."""
-    from importlib.metadata import PackageNotFoundError, version
-    from pathlib import Path
-
-    from modelbuild.analysis.rules import load_rules
 
     extensions = (rules or load_rules(Path(), ())).extensions.values()
     found = {}

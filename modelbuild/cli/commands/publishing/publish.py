@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
-from modelbuild.cli.publishing import Publication, publishing
+from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing
+from modelbuild.cli.settings import Settings
+from modelbuild.publish.destination import parse_destination
 from modelbuild.session.request import Flags
 
 
@@ -22,8 +23,6 @@ def command(settings: Settings, /, target: str, publication: Publication, flags:
 
     What is there already is not uploaded again. The tag, or manifest.json, comes last: until then nothing is published.
     """
-    from modelbuild.cli.publishing import build_and_publish, one_target
-    from modelbuild.publish.destination import parse_destination
 
     destination = parse_destination(publication.to)
     return build_and_publish(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
-from modelbuild.cli.publishing import Publication, publishing
+from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing, release_of
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.publish.destination import parse_destination
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.request import Flags
+from modelbuild.testing.options import TestOptions
+from modelbuild.testing.run import run_tests
 
 
 @click.command("release", short_help=COMMANDS["release"])
@@ -22,14 +30,6 @@ def command(settings: Settings, /, target: str, publication: Publication, flags:
 
     Nothing is published unless all its tests ran and passed.
     """
-    import sys
-
-    from modelbuild.cli.publishing import build_and_publish, one_target, release_of
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.publish.destination import parse_destination
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.testing.run import TestOptions, run_tests
 
     parse_destination(publication.to)  # a wrong address fails before the build
     workspace, request = one_target(settings.directory, target, flags)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 from dataclasses import dataclass
 
 import click
 
+from modelbuild.affected.affected import affected
+from modelbuild.affected.jobs import divide, github_matrix
+from modelbuild.affected.target_work import work_of
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, gather
+from modelbuild.cli.settings import Settings
 from modelbuild.durations import parse_duration
+from modelbuild.history.estimates import target_estimates
+from modelbuild.labels import Label
+from modelbuild.query.regex import compiled
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 _OPTIONS = [
     click.option(
@@ -85,13 +95,6 @@ def command(
     listed: Listing,
 ) -> None:
     """List targets affected by changes since REF (all targets, or only TARGET...). Nothing is built."""
-    import dataclasses
-    import json
-
-    from modelbuild.affected.affected import affected
-    from modelbuild.labels import Label
-    from modelbuild.query.regex import compiled
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)
@@ -105,16 +108,10 @@ def command(
         return
 
     if listed.form == "github-matrix":
-        from modelbuild.affected.jobs import divide, github_matrix
-        from modelbuild.affected.target_work import work_of
-        from modelbuild.analysis.open import open_analyzer
-
         names = [Label.parse(target.label) for target in targets]
         work, seconds = work_of(open_analyzer(workspace), names, labels, workspace.config.cache_dir)
         click.echo(json.dumps(github_matrix(divide(work, seconds, listed.jobs, listed.least))))
         return
-
-    from modelbuild.history.estimates import target_estimates
 
     estimates = target_estimates(workspace.config.cache_dir, [target.label for target in targets])
     rows = [{**dataclasses.asdict(t), "seconds": estimates.get(t.label)} for t in targets]

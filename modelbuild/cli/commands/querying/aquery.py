@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.analysis.open import open_to_build
 from modelbuild.cli.commands.querying.query import GRAPHS
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.labels import Label
+from modelbuild.query.actions import Actions, as_lines
+from modelbuild.query.configured_world import ConfiguredWorld
+from modelbuild.query.evaluate import evaluate
+from modelbuild.query.output import render
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("aquery", short_help=COMMANDS["aquery"])
@@ -23,13 +30,6 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     Nothing is built. A key is printed only if the action's inputs are in the cache, and so are actions that other
     actions add.
     """
-    from modelbuild.analysis.open import open_to_build
-    from modelbuild.labels import Label
-    from modelbuild.query.actions import Actions, as_lines
-    from modelbuild.query.configured_world import ConfiguredWorld
-    from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.output import render
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)

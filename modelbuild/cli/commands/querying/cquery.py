@@ -6,10 +6,19 @@ from functools import partial
 
 import click
 
+from modelbuild.analysis.open import open_analyzer, open_to_build
 from modelbuild.cli.commands.querying.query import FORMATS, GRAPHS
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.labels import Label
+from modelbuild.query.configured_world import ConfiguredWorld
+from modelbuild.query.describe import describe_configured
+from modelbuild.query.evaluate import evaluate
+from modelbuild.query.listing import configured_statements, locations
+from modelbuild.query.output import render
+from modelbuild.query.output_files import output_files
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("cquery", short_help=COMMANDS["cquery"])
@@ -24,15 +33,6 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
 
     --output=files lists the outputs of targets, below modelbuild-out/.
     """
-    from modelbuild.analysis.open import open_analyzer, open_to_build
-    from modelbuild.labels import Label
-    from modelbuild.query.configured_world import ConfiguredWorld
-    from modelbuild.query.describe import describe_configured
-    from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.listing import configured_statements, locations
-    from modelbuild.query.output import render
-    from modelbuild.query.output_files import output_files
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)

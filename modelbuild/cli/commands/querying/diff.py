@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.explain.differences import materials
+from modelbuild.explain.lookup import material_of
+from modelbuild.explain.text import difference_line
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("diff", short_help=COMMANDS["diff"])
@@ -15,13 +22,6 @@ from modelbuild.cli.names import COMMANDS
 @click.pass_obj
 def command(settings: Settings, key1: str, key2: str, as_json: bool) -> None:
     """Compare the contents of two action keys. The first digits of a key are enough."""
-    import dataclasses
-    import json
-
-    from modelbuild.explain.differences import materials
-    from modelbuild.explain.lookup import material_of
-    from modelbuild.explain.text import difference_line
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     old, new = (material_of(workspace, key) for key in (key1, key2))

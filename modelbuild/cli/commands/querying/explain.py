@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.errors import EnvironmentProblem, UsageError
+from modelbuild.explain.changed_since import pending
+from modelbuild.explain.compare import compare, write_dump
+from modelbuild.explain.text import explanation_json, explanation_lines
+from modelbuild.explain.unbuilt_target import check_there
+from modelbuild.explain.verdicts import explain
+from modelbuild.history.action_records import Records
+from modelbuild.labels import Label
+from modelbuild.loading.patterns import parse_pattern
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -27,18 +38,6 @@ def command(
 
     The first lines list changes since that build. Nothing is built.
     """
-    import json
-
-    from modelbuild.errors import EnvironmentProblem, UsageError
-    from modelbuild.explain.changed_since import pending
-    from modelbuild.explain.compare import compare, write_dump
-    from modelbuild.explain.text import explanation_json, explanation_lines
-    from modelbuild.explain.unbuilt_target import check_there
-    from modelbuild.explain.verdicts import explain
-    from modelbuild.history.action_records import Records
-    from modelbuild.labels import Label
-    from modelbuild.loading.patterns import parse_pattern
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)

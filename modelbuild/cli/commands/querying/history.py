@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.device_history import DeviceHistory
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.explain.unbuilt_target import check_there
+from modelbuild.history.measurements import Measures
+from modelbuild.history.regressions import change, is_regression
+from modelbuild.labels import Label
+from modelbuild.loading.patterns import parse_pattern
+from modelbuild.wording import number
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.workspace.workspace import Workspace
@@ -32,18 +44,6 @@ def command(
 
     With --on: latencies and memory on devices over commits, of TARGET or all tests, the worst regression first.
     """
-    import dataclasses
-    import json
-    from statistics import median
-
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.explain.unbuilt_target import check_there
-    from modelbuild.history.measurements import Measures
-    from modelbuild.history.regressions import change, is_regression
-    from modelbuild.labels import Label
-    from modelbuild.loading.patterns import parse_pattern
-    from modelbuild.wording import number
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     if target is None and not devices:
         raise UsageError("no TARGET; expected the label of one, or --on LABEL for tests on a device")
@@ -91,10 +91,6 @@ def _on_devices(
     check: bool,
     as_json: bool,
 ) -> int:
-    import json
-
-    from modelbuild.cli.targets.device_history import DeviceHistory
-    from modelbuild.errors import ExitCode, UsageError
 
     package = workspace.package_of(settings.directory)
     found = DeviceHistory.read(workspace.config.cache_dir, workspace.root, devices, target, package)
@@ -110,6 +106,5 @@ def _on_devices(
 
 def _worse(name: str, values: Sequence[float]) -> str:
     """Return `WORSE by 12%`, or ''."""
-    from modelbuild.history.regressions import change, is_regression
 
     return f"WORSE by {abs(change(values) or 0):.0%}" if values and is_regression(name, values) else ""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import FILE, building
+from modelbuild.cli.page import write_program
+from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.inspect.blobs import Blobs
+from modelbuild.inspect.facts import gather
+from modelbuild.inspect.text import lines
+from modelbuild.lines import one_line
 from modelbuild.session.request import Flags
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("inspect", short_help=COMMANDS["inspect"])
@@ -26,14 +34,6 @@ def command(settings: Settings, program: str, every_node: bool, html: Path | Non
 
     PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json next to the .pte.
     """
-    import json
-
-    from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.inspect.blobs import Blobs
-    from modelbuild.inspect.facts import gather
-    from modelbuild.inspect.text import lines
-    from modelbuild.lines import one_line
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     path = settings.directory / program
     if not program.endswith(".pte") and not path.is_file():
@@ -47,8 +47,6 @@ def command(settings: Settings, program: str, every_node: bool, html: Path | Non
         raise UsageError(f"no file {program}; expected a .pte, or the label of a target that builds one")
     facts = gather(path, Blobs(lambda: extensions_here(settings.directory)))
     if html is not None:
-        from modelbuild.cli.page import write_program
-
         write_program(settings.directory / html, program, facts)
     if flags.json:
         click.echo(json.dumps(facts))

@@ -6,9 +6,16 @@ from functools import partial
 
 import click
 
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.query.describe import describe_declared
+from modelbuild.query.evaluate import evaluate
+from modelbuild.query.listing import declared_statements, locations, source_files
+from modelbuild.query.output import render
+from modelbuild.query.target_world import TargetWorld
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 # See modelbuild.query.output, and modelbuild.query.listing for those of targets only.
 GRAPHS = ("label", "json", "graph", "dot")
@@ -24,13 +31,6 @@ def command(settings: Settings, expression: str, form: str) -> None:
 
     Nothing is built. Every branch of a select counts.
     """
-    from modelbuild.analysis.open import open_analyzer
-    from modelbuild.query.describe import describe_declared
-    from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.listing import declared_statements, locations, source_files
-    from modelbuild.query.output import render
-    from modelbuild.query.target_world import TargetWorld
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     analyzer = open_analyzer(workspace)

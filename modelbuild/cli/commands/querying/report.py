@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import FILE
+from modelbuild.cli.page import write_last_build
+from modelbuild.cli.settings import Settings
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("report", short_help=COMMANDS["report"])
@@ -19,8 +21,6 @@ def command(settings: Settings, output: Path) -> None:
 
     The history has neither start times nor the output of actions: build --report FILE writes a page with both.
     """
-    from modelbuild.cli.page import write_last_build
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     write_last_build(settings.directory / output, load_workspace(find_root(settings.directory)), settings)
     click.echo(output)

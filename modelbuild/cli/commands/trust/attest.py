@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.one_target import evidence_of, write_document
 from modelbuild.session.request import Flags
 
 
@@ -24,7 +25,6 @@ def command(settings: Settings, /, target: str, output: Path | None, builder: st
 
     Tests are not run; those that passed before are stated with the digests of the files that they tested.
     """
-    from modelbuild.cli.targets.one_target import evidence_of, write_document
     from modelbuild.trust.provenance import statement_bytes, this_builder
 
     evidence = evidence_of(settings.directory, target, flags)

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from modelbuild.cli.completion import TARGET
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.one_target import evidence_of, needing_trust, write_document
 from modelbuild.session.request import Flags
 
 
@@ -23,7 +24,6 @@ def command(settings: Settings, /, target: str, output: Path | None, flags: Flag
 
     Equal outputs have equal bills. Their time is SOURCE_DATE_EPOCH, or else the commit's.
     """
-    from modelbuild.cli.targets.one_target import evidence_of, needing_trust, write_document
 
     with needing_trust("sbom"):
         from modelbuild.trust.sbom.cyclonedx import cyclonedx_bytes

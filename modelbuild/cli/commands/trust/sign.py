@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.one_target import needing_trust, write_document
 from modelbuild.errors import UsageError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -32,7 +33,6 @@ def command(
 
     The format is OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
     """
-    from modelbuild.cli.targets.one_target import needing_trust, write_document
 
     with needing_trust("sign"):
         from modelbuild.trust.signatures import SigningKey, sign, signature_path

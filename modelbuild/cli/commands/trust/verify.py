@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
+from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.one_target import needing_trust
 from modelbuild.errors import ExitCode, UsageError
-from modelbuild.session.request import Flags
+from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
+from modelbuild.session.request import Flags, make_request
+from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.trust.documents import Statement
@@ -48,7 +54,6 @@ def command(
     With --key, --certificate-chain or the policy's [signature], the provenance and the bill must also be signed. Prints
     each unmet requirement on a line; the exit code is then 1.
     """
-    from modelbuild.cli.targets.one_target import needing_trust
 
     with needing_trust("verify"):
         from modelbuild.trust.documents import read_statement
@@ -85,14 +90,8 @@ def command(
 
 
 def _rebuild(folder: Path, statement: Statement, flags: Flags) -> list[str]:
-    import sys
-    from dataclasses import replace
 
-    from modelbuild.report import make_reporter
-    from modelbuild.report.reporter_scope import reporting
-    from modelbuild.session.request import make_request
     from modelbuild.trust.rebuild import rebuild
-    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(folder))
     devices = (statement.device,) if statement.device else flags.devices

@@ -35,15 +35,6 @@ PRIVATE = (
     "executorch.extension.flat_tensor.serialize.serialize:FlatTensorSerializer.deserialize",
     "executorch.extension.pybindings._C:_get_operator_names",
     "executorch.extension.pybindings._C:_load_for_executorch_from_buffer",
-    # Imported without the packages around it (program/steps/linking/flatbuffer.py).
-    "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.InitFromPackedBuf",
-    "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.Pack",
-)
-
-FILES = (
-    "data/bin/flatc",
-    "extension/flat_tensor/serialize/flat_tensor.fbs",
-    "extension/flat_tensor/serialize/scalar_type.fbs",
 )
 
 

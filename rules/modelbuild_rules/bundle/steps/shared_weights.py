@@ -11,14 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.named_data import Named
 from modelbuild_rules.program.steps.linking.data_file import read_data, write_data
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents
 
 
 def run(step: Step) -> None:
-    executorch_private.require()
     contents = Contents()
     found: dict[str, tuple[str, Named, Blob]] = {}
     for program, path in zip(step.params["programs"], step.inputs["ptd"], strict=True):

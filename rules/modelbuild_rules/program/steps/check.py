@@ -14,9 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step
+from modelbuild_rules.backend_api.steps.composite_operators import composite_operators_found_once
 from modelbuild_rules.program.steps.partition import begin
 
 
+@composite_operators_found_once()
 def run(step: Step) -> None:
     with TemporaryDirectory() as folder:
         _, lowering = begin(step, Path(folder))

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step
-from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.named_data import read_named
 from modelbuild_rules.method_names import qualified
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link
@@ -43,7 +42,6 @@ _DIGESTED = 1 << 20
 
 
 def run(step: Step) -> None:
-    executorch_private.require()
     folders = step.inputs.get("parts", ())
     ids: Mapping[str, Sequence[str]] = step.params["partitions"]
     names = [qualified(method, id) for method, own in ids.items() for id in own]

@@ -1,7 +1,7 @@
 """Open files of ExecuTorch, and check a .ptd. Torch-free.
 
 The format of a .ptd is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) behind a header
-("FH01") at byte 8, as executorch 1.5.1 write it; field numbers are positions in that schema.
+("FH01") at byte 8, as executorch 1.5.1 writes it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.flatbuffer import Buffer, Malformed, Table
 from modelbuild_runtime.files.manifest import Damaged, read_manifest
+from modelbuild_runtime.files.schema import PtdFlatTensor, PtdNamedData
 from modelbuild_runtime.files.segments import segment_extents
 
 _HEADER = 48
@@ -53,10 +54,11 @@ def check_data_file(path: Path, verify: bool = True) -> None:
             raise Malformed(f"its header claims {size} bytes at byte {begin} in a file of {len(data)}")
         with data[: begin + size] as flatbuffer:
             root = Table.root(Buffer(flatbuffer))
-            segments = segment_extents(root.tables(1), base, len(data))
-            named = tuple(root.tables(2))
+            segments = segment_extents(root.tables(PtdFlatTensor.segments), base, len(data))
+            named = tuple(root.tables(PtdFlatTensor.named_data))
             if not named:
                 raise Malformed("it lists no data")
             for entry in named:
-                if entry.u32(1) >= len(segments):
-                    raise Malformed(f"segment {entry.u32(1)} does not exist")
+                number = entry.integer(PtdNamedData.segment_index)
+                if number >= len(segments):
+                    raise Malformed(f"segment {number} does not exist")

@@ -1,4 +1,4 @@
-"""Read flatbuffers without generated code, checking every offset: tables, vectors and strings by field number.
+"""Read flatbuffers, checking every offset: tables, vectors and strings by the fields of a schema (schema.py).
 
 The format: https://flatbuffers.dev/internals/. A table starts with the (signed) distance back to its vtable; the vtable
 contains its own size, the table's size, and a 16-bit offset per field, 0 for a field with its default value.
@@ -8,9 +8,33 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
-_U8, _I8, _U16, _U32, _I32 = (struct.Struct(f"<{code}") for code in "BbHIi")
-_U64, _I64, _F64, _BOOL = (struct.Struct(f"<{code}") for code in "Qqd?")
+_NUMBERS = {
+    **{"bool": struct.Struct("<?"), "int8": struct.Struct("<b"), "uint8": struct.Struct("<B")},
+    **{"int32": struct.Struct("<i"), "uint32": struct.Struct("<I")},
+    **{"int64": struct.Struct("<q"), "uint64": struct.Struct("<Q"), "float64": struct.Struct("<d")},
+}
+_U16 = struct.Struct("<H")
+
+
+class Field(NamedTuple):
+    """A field of a table.
+
+    number     its position in the schema, from 0
+    type       of a number such as "int32", "string", "table NAME" or "union NAME" (the field before is the number of
+               its member), or a vector of these in brackets
+    alignment  of a vector, in bytes; 0 for that of its items
+    """
+
+    number: int
+    type: str
+    alignment: int = 0
+
+    @property
+    def item(self) -> str:
+        """The type of a vector's items; of another field, its own."""
+        return self.type.strip("[]")
 
 
 class Malformed(ValueError):
@@ -44,11 +68,11 @@ class Buffer:
         return value
 
     def uint(self, at: int) -> int:
-        return int(self.unpack(_U32, at))
+        return int(self.unpack(_NUMBERS["uint32"], at))
 
 
 class Table:
-    """A table of a flatbuffer. Field numbers are positions in the schema, counted from 0."""
+    """A table of a flatbuffer."""
 
     __slots__ = ("_at", "_buffer", "_fields", "_vtable")
 
@@ -56,89 +80,68 @@ class Table:
         buffer.count(4)
         self._buffer = buffer
         self._at = at
-        self._vtable = at - int(buffer.unpack(_I32, at))
+        self._vtable = at - int(buffer.unpack(_NUMBERS["int32"], at))
         self._fields = (int(buffer.unpack(_U16, self._vtable)) - 4) // 2
 
     @classmethod
     def root(cls, buffer: Buffer) -> Table:
         return cls(buffer, buffer.uint(0))
 
-    def _field(self, number: int) -> int:
+    def _offset(self, field: Field) -> int:
         """Return a field's offset, or 0 if it is absent."""
-        if number >= self._fields:
+        if field.number >= self._fields:
             return 0
-        offset = int(self._buffer.unpack(_U16, self._vtable + 4 + 2 * number))
+        offset = int(self._buffer.unpack(_U16, self._vtable + 4 + 2 * field.number))
         return self._at + offset if offset else 0
 
-    def _scalar(self, number: int, kind: struct.Struct) -> int | float | bool:
-        at = self._field(number)
-        return self._buffer.unpack(kind, at) if at else 0
+    def has(self, field: Field) -> bool:
+        return self._offset(field) != 0
 
-    def u8(self, number: int) -> int:
-        return int(self._scalar(number, _U8))
+    def number(self, field: Field) -> int | float | bool:
+        """Return a number; 0 if it is absent."""
+        at = self._offset(field)
+        return self._buffer.unpack(_NUMBERS[field.type], at) if at else 0
 
-    def i8(self, number: int) -> int:
-        return int(self._scalar(number, _I8))
+    def integer(self, field: Field) -> int:
+        return int(self.number(field))
 
-    def i32(self, number: int) -> int:
-        return int(self._scalar(number, _I32))
-
-    def u32(self, number: int) -> int:
-        return int(self._scalar(number, _U32))
-
-    def u64(self, number: int) -> int:
-        return int(self._scalar(number, _U64))
-
-    def i64(self, number: int) -> int:
-        return int(self._scalar(number, _I64))
-
-    def f64(self, number: int) -> float:
-        return float(self._scalar(number, _F64))
-
-    def boolean(self, number: int) -> bool:
-        return bool(self._scalar(number, _BOOL))
-
-    def table(self, number: int) -> Table | None:
-        at = self._field(number)
+    def table(self, field: Field) -> Table | None:
+        at = self._offset(field)
         return Table(self._buffer, at + self._buffer.uint(at)) if at else None
 
-    def string(self, number: int) -> str:
-        start, count = self._vector(number, 1)
+    def string(self, field: Field) -> str:
+        start, count = self._vector(field, 1)
         self._buffer.count(count)
-        if start and self._buffer.unpack(_U8, start + count):
+        if start and self._buffer.unpack(_NUMBERS["uint8"], start + count):
             raise Malformed("a string has no end")
         try:
             return str(self._buffer.data[start : start + count], "utf-8")
         except UnicodeDecodeError as error:
             raise Malformed("a string is not UTF-8") from error
 
-    def extent(self, number: int) -> tuple[int, int]:
+    def extent(self, field: Field) -> tuple[int, int]:
         """Return the offset and length of a byte vector; (0, 0) if it is absent."""
-        return self._vector(number, 1)
+        return self._vector(field, 1)
 
-    def i32s(self, number: int) -> tuple[int, ...]:
-        return tuple(int(v) for v in self._vector_of(number, _I32))
-
-    def i64s(self, number: int) -> tuple[int, ...]:
-        return tuple(int(v) for v in self._vector_of(number, _I64))
-
-    def u8s(self, number: int) -> tuple[int, ...]:
-        return tuple(int(v) for v in self._vector_of(number, _U8))
-
-    def tables(self, number: int) -> Iterator[Table]:
-        start, count = self._vector(number, 4)
-        for at in range(start, start + 4 * count, 4):
-            yield Table(self._buffer, at + self._buffer.uint(at))
-
-    def _vector_of(self, number: int, kind: struct.Struct) -> Iterator[int | float | bool]:
-        start, count = self._vector(number, kind.size)
+    def numbers(self, field: Field) -> Iterator[int | float | bool]:
+        """Yield the numbers of a vector; none if it is absent."""
+        kind = _NUMBERS[field.item]
+        start, count = self._vector(field, kind.size)
         self._buffer.count(kind.size * count)
         for (value,) in kind.iter_unpack(self._buffer.data[start : start + kind.size * count]):
             yield value
 
-    def _vector(self, number: int, size: int) -> tuple[int, int]:
+    def integers(self, field: Field) -> tuple[int, ...]:
+        return tuple(int(value) for value in self.numbers(field))
+
+    def tables(self, field: Field) -> Iterator[Table]:
+        start, count = self._vector(field, 4)
+        for at in range(start, start + 4 * count, 4):
+            yield Table(self._buffer, at + self._buffer.uint(at))
+
+    def _vector(self, field: Field, size: int) -> tuple[int, int]:
         """Return the offset and number of a vector's or string's elements; (0, 0) if it is absent."""
-        at = self._field(number)
+        at = self._offset(field)
         if not at:
             return 0, 0
         at += self._buffer.uint(at)

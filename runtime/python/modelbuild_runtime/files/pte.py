@@ -1,7 +1,7 @@
 """Read a .pte's methods, their inputs and outputs, delegates and sizes. Torch-free.
 
 The format is executorch/schema/program.fbs (identifier ET12) behind an optional extended header ("eh00") at byte 8, as
-executorch 1.5.1 write it; field numbers below are positions in that schema.
+executorch 1.5.1 writes it.
 """
 
 from __future__ import annotations
@@ -12,31 +12,67 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from modelbuild_runtime.dtypes import NAMES, item_size
 from modelbuild_runtime.files.data_file import opened
 from modelbuild_runtime.files.flatbuffer import Buffer, Malformed, Table
 from modelbuild_runtime.files.manifest import read_manifest
+from modelbuild_runtime.files.schema import (
+    BackendDelegate,
+    BackendDelegateDataReference,
+    BackendDelegateInlineData,
+    Bool,
+    Chain,
+    CompileSpec,
+    DataLocation,
+    DelegateCall,
+    DeviceType,
+    Double,
+    EValue,
+    ExecutionPlan,
+    ExtraTensorInfo,
+    Instruction,
+    InstructionArguments,
+    Int,
+    IntList,
+    KernelCall,
+    KernelTypes,
+    Operator,
+    OptionalTensorList,
+    Program,
+    String,
+    Tensor,
+    TensorDataLocation,
+    TensorList,
+    TensorShapeDynamism,
+)
 from modelbuild_runtime.files.segments import segment_extents, tensor_sizes
 
 Kind: TypeAlias = Literal["tensor", "none", "int", "bool", "float", "string", "list"]
 Constant: TypeAlias = int | float | bool | str | None
 
-# The union KernelTypes, counted from 1. Lists are not distinguished.
-_KINDS: tuple[Kind, ...] = ("none", "int", "bool", "float", "tensor", "string")
+# Members of the union KernelTypes; others are lists.
+_KINDS: Mapping[int, Kind] = {
+    KernelTypes.Null: "none",
+    KernelTypes.Int: "int",
+    KernelTypes.Bool: "bool",
+    KernelTypes.Double: "float",
+    KernelTypes.Tensor: "tensor",
+    KernelTypes.String: "string",
+}
+# Lists whose items are numbers of values.
+_LISTS = {
+    KernelTypes.IntList: IntList.items,
+    KernelTypes.TensorList: TensorList.items,
+    KernelTypes.OptionalTensorList: OptionalTensorList.items,
+}
 _T = TypeVar("_T")
 
 Extent: TypeAlias = tuple[int, int]
 """An offset in the file, and a size in bytes."""
 
-_DEVICES = {0: "cpu", 1: "cuda"}
-
-# Members of the union InstructionArguments.
-_KERNEL_CALL, _DELEGATE_CALL = 1, 2
-
-# Members of the union KernelTypes: a tensor, and lists, whose items are numbers of values.
-_TENSOR, _INTEGERS, _TENSORS = 5, 7, (10, 11)
+_DEVICES = {DeviceType.CPU: "cpu", DeviceType.CUDA: "cuda"}
 
 _COPIES = {"et_copy::_h2d_copy.out": "copied_in", "et_copy::_d2h_copy.out": "copied_out"}
 
@@ -164,13 +200,31 @@ def _read(data: memoryview, manifest: Mapping[str, Any] | None) -> ProgramFile:
             raise Malformed(f"its header claims {size} bytes of program in a file of {len(data)}")
     with data[:size] as flatbuffer:
         program = Table.root(Buffer(flatbuffer))
-        segments = segment_extents(program.tables(4), base, len(data))
-        inline = tuple(blob.extent(0) for blob in program.tables(3))
-        plans = [_Plan(plan, segments, inline) for plan in program.tables(1)]
+        segments = segment_extents(program.tables(Program.segments), base, len(data))
+        inline = tuple(
+            blob.extent(BackendDelegateInlineData.data) for blob in program.tables(Program.backend_delegate_data)
+        )
+        plans = [_Plan(plan, segments, inline) for plan in program.tables(Program.execution_plan)]
         if not plans:
             raise Malformed("it has no methods")
         external = {name for plan in plans for name in plan.external()}
         return ProgramFile(tuple(plan.method() for plan in plans), len(data), tuple(sorted(external)), manifest)
+
+
+# The fields of calls: what is called, and the arguments.
+_CALLS = {
+    InstructionArguments.KernelCall: (KernelCall.op_index, KernelCall.args),
+    InstructionArguments.DelegateCall: (DelegateCall.delegate_index, DelegateCall.args),
+}
+
+
+class _Instruction(NamedTuple):
+    """A call of a kernel, or of a delegate, by its index; `place` is that of Call."""
+
+    is_kernel: bool
+    index: int
+    arguments: tuple[int, ...]
+    place: tuple[int, int]
 
 
 class _Plan:
@@ -179,17 +233,18 @@ class _Plan:
     def __init__(self, plan: Table, segments: tuple[Extent, ...], inline: tuple[Extent, ...]) -> None:
         self._plan = plan
         self._blobs = (inline, segments)
-        self._values = list(plan.tables(2))
+        self._values = list(plan.tables(ExecutionPlan.values))
 
     def method(self) -> Method:
-        names = [_dotted(operator.string(0), operator.string(1)) for operator in self._plan.tables(6)]
-        calls = Counter(_item(names, call.i32(0)) for call in self._calls(_KERNEL_CALL))
-        delegates = enumerate(self._plan.tables(7))
-        arguments = {call.i32(0): call.i32s(1) for call in self._calls(_DELEGATE_CALL)}
+        operators = self._plan.tables(ExecutionPlan.operators)
+        names = [_dotted(operator.string(Operator.name), operator.string(Operator.overload)) for operator in operators]
+        calls = Counter(_item(names, each.index) for each in self._instructions() if each.is_kernel)
+        delegates = enumerate(self._plan.tables(ExecutionPlan.delegates))
+        arguments = {each.index: each.arguments for each in self._instructions() if not each.is_kernel}
         return Method(
-            name=self._plan.string(0),
-            inputs=tuple(self._value(i) for i in self._plan.i32s(3)),
-            outputs=tuple(self._value(i) for i in self._plan.i32s(4)),
+            name=self._plan.string(ExecutionPlan.name),
+            inputs=tuple(self._value(i) for i in self._plan.integers(ExecutionPlan.inputs)),
+            outputs=tuple(self._value(i) for i in self._plan.integers(ExecutionPlan.outputs)),
             delegates=tuple(self._delegate(delegate, arguments.get(i, ())) for i, delegate in delegates),
             operators=tuple(sorted(calls.items())),
             planned=self._planned(),
@@ -200,45 +255,45 @@ class _Plan:
     def _in_order(self, names: Sequence[str]) -> Iterator[Call]:
         """Yield the calls. A tensor is made by the first call that has it as an argument, unless it is an input or a
         constant; another value is made by the call that has it as its last argument."""
-        inputs = set(self._plan.i32s(3))
+        inputs = set(self._plan.integers(ExecutionPlan.inputs))
         makers: dict[int, int] = {}
-        calls = (each for each in self._instructions() if each[0] in (_KERNEL_CALL, _DELEGATE_CALL))
-        for number, (kind, call, place) in enumerate(calls):
-            index, arguments = call.i32(0), list(self._expanded(call.i32s(1)))
+        for number, call in enumerate(self._instructions()):
+            arguments = list(self._expanded(call.arguments))
             after = {makers[each] for each in arguments if each in makers}
-            made = [each for each in arguments if _item(self._values, each).u8(0) == _TENSOR or each == arguments[-1]]
+            made = [each for each in arguments if self._kind(each) == KernelTypes.Tensor or each == arguments[-1]]
             new = [each for each in made if each not in makers and each not in inputs and not self._constant(each)]
             makers.update(dict.fromkeys(new, number))
-            name, delegate = (_item(names, index), None) if kind == _KERNEL_CALL else ("", index)
-            yield Call(name, delegate, tuple(sorted(after)), place, not inputs.isdisjoint(arguments))
+            name, delegate = (_item(names, call.index), None) if call.is_kernel else ("", call.index)
+            yield Call(name, delegate, tuple(sorted(after)), call.place, not inputs.isdisjoint(arguments))
+
+    def _kind(self, index: int) -> int:
+        return _item(self._values, index).integer(EValue.val_type)
 
     def _expanded(self, arguments: Sequence[int]) -> Iterator[int]:
         """Yield the numbers of values, and of those in lists."""
         for index in arguments:
             yield index
-            value = _item(self._values, index)
-            inner, kind = value.table(1), value.u8(0)
-            if inner is not None and (kind == _INTEGERS or kind in _TENSORS):
-                items = inner.i64s(0) if kind == _INTEGERS else inner.i32s(0)
-                yield from (each for each in items if each >= 0)
+            inner, items = _item(self._values, index).table(EValue.val), _LISTS.get(self._kind(index))
+            if inner is not None and items is not None:
+                yield from (each for each in inner.integers(items) if each >= 0)
 
     def _planned(self) -> int:
-        sizes = self._plan.i64s(8)
+        sizes = self._plan.integers(ExecutionPlan.non_const_buffer_sizes)
         if any(size < 0 for size in sizes):
             raise Malformed("its plan of memory cannot be counted")
         return sum(sizes)
 
     def _moved(self, names: Sequence[str]) -> Moved:
         """Return the bytes that a run on host memory moves, summed over all instructions."""
-        inputs = self._plan.i32s(3)
-        backends = [delegate.string(0) for delegate in self._plan.tables(7)]
+        inputs = self._plan.integers(ExecutionPlan.inputs)
+        backends = [each.string(BackendDelegate.id) for each in self._plan.tables(ExecutionPlan.delegates)]
         sums: Counter[str] = Counter()
         known = set(inputs)
-        for kind, call, _ in self._instructions():
-            arguments = call.i32s(1) if kind in (_KERNEL_CALL, _DELEGATE_CALL) else ()
-            if kind == _KERNEL_CALL and arguments:
-                sums[_COPIES.get(_item(names, call.i32(0)), "")] += self._bytes(arguments[0])
-            elif kind == _DELEGATE_CALL and _item(backends, call.i32(0)) in ("CudaBackend", "TensorRTBackend"):
+        for call in self._instructions():
+            arguments = call.arguments
+            if call.is_kernel and arguments:
+                sums[_COPIES.get(_item(names, call.index), "")] += self._bytes(arguments[0])
+            elif not call.is_kernel and _item(backends, call.index) in ("CudaBackend", "TensorRTBackend"):
                 for index in dict.fromkeys(arguments):
                     if self._value(index).device == "cpu":
                         # A value without an earlier instruction, other than inputs and constants, is made by this one.
@@ -257,63 +312,73 @@ class _Plan:
         return math.prod(value.sizes, start=item_size(value.dtype)) if value.kind == "tensor" else 0
 
     def _constant(self, index: int) -> bool:
-        inner = _item(self._values, index).table(1)
-        return inner is not None and inner.u32(5) != 0
+        inner = _item(self._values, index).table(EValue.val)
+        return inner is not None and inner.integer(Tensor.data_buffer_idx) != 0
 
     def external(self) -> list[str]:
-        tensors = (value.table(1) for value in self._values if value.u8(0) == _TENSOR)
-        extras = (tensor.table(9) for tensor in tensors if tensor is not None)
-        return [extra.string(1) for extra in extras if extra is not None and extra.i8(2) == 1]
+        values = (value for value in self._values if value.integer(EValue.val_type) == KernelTypes.Tensor)
+        tensors = (value.table(EValue.val) for value in values)
+        extras = (tensor.table(Tensor.extra_tensor_info) for tensor in tensors if tensor is not None)
+        return [
+            extra.string(ExtraTensorInfo.fully_qualified_name)
+            for extra in extras
+            if extra is not None and extra.integer(ExtraTensorInfo.location) == TensorDataLocation.EXTERNAL
+        ]
 
-    def _instructions(self) -> Iterator[tuple[int, Table, tuple[int, int]]]:
-        """Yield the kind, the arguments and the place of each instruction that has arguments."""
-        for chain, table in enumerate(self._plan.tables(5)):
-            for number, instruction in enumerate(table.tables(2)):
-                call = instruction.table(1)
-                if call is not None:
-                    yield instruction.u8(0), call, (chain, number)
-
-    def _calls(self, wanted: int) -> list[Table]:
-        return [call for kind, call, _ in self._instructions() if kind == wanted]
+    def _instructions(self) -> Iterator[_Instruction]:
+        """Yield the calls of kernels and delegates, in the order in which a run makes them."""
+        for chain, table in enumerate(self._plan.tables(ExecutionPlan.chains)):
+            for number, instruction in enumerate(table.tables(Chain.instructions)):
+                kind, call = instruction.integer(Instruction.instr_args_type), instruction.table(Instruction.instr_args)
+                if call is not None and kind in _CALLS:
+                    index, arguments = _CALLS[kind]
+                    is_kernel = kind == InstructionArguments.KernelCall
+                    yield _Instruction(is_kernel, call.integer(index), call.integers(arguments), (chain, number))
 
     def _delegate(self, delegate: Table, arguments: Sequence[int]) -> Delegate:
-        reference = delegate.table(1)
-        offset, size = (0, 0) if reference is None else _item(self._blobs[reference.i8(0) == 1], reference.u32(1))
-        specs = tuple((spec.string(0), bytes(spec.u8s(1))) for spec in delegate.tables(2))
-        return Delegate(delegate.string(0), size, offset, specs, tuple(map(self._value, arguments)))
+        reference = delegate.table(BackendDelegate.processed)
+        offset, size = 0, 0
+        if reference is not None:
+            outside = reference.integer(BackendDelegateDataReference.location) == DataLocation.SEGMENT
+            offset, size = _item(self._blobs[outside], reference.integer(BackendDelegateDataReference.index))
+        specs = tuple(
+            (spec.string(CompileSpec.key), bytes(spec.integers(CompileSpec.value)))
+            for spec in delegate.tables(BackendDelegate.compile_specs)
+        )
+        backend = delegate.string(BackendDelegate.id)
+        return Delegate(backend, size, offset, specs, tuple(map(self._value, arguments)))
 
     def _value(self, index: int) -> Value:
         value = _item(self._values, index)
-        number = value.u8(0)
-        kind: Kind = _KINDS[number - 1] if 1 <= number <= len(_KINDS) else "list"
-        inner = value.table(1)
+        kind = _KINDS.get(value.integer(EValue.val_type), "list")
+        inner = value.table(EValue.val)
         if inner is None:
             return Value("none")
         if kind == "tensor":
             return _tensor(inner)
         constant: Constant = None
         if kind == "int":
-            constant = inner.i64(0)
+            constant = inner.integer(Int.int_val)
         elif kind == "bool":
-            constant = inner.boolean(0)
+            constant = bool(inner.number(Bool.bool_val))
         elif kind == "float":
-            constant = inner.f64(0)
+            constant = float(inner.number(Double.double_val))
         elif kind == "string":
-            constant = inner.string(0)
+            constant = inner.string(String.string_val)
         return Value(kind, constant=constant)
 
 
 def _tensor(tensor: Table) -> Value:
-    number = tensor.i8(0)
+    number = tensor.integer(Tensor.scalar_type)
     if number not in NAMES:
         raise Malformed(f"unknown element type {number}")
-    sizes, order = tensor_sizes(tensor, 2, 3)
-    extra = tensor.table(9)
+    sizes, order = tensor_sizes(tensor, Tensor.sizes, Tensor.dim_order)
+    extra = tensor.table(Tensor.extra_tensor_info)
     device = "cpu"
-    if extra is not None and extra.i8(3):
-        device = f"{_DEVICES.get(extra.i8(3), 'device')}:{extra.i8(4)}"
-    planned = tensor.table(6) is not None
-    return Value("tensor", NAMES[number], sizes, tensor.i8(8) != 0, order, device, planned)
+    if extra is not None and (kind := extra.integer(ExtraTensorInfo.device_type)) != DeviceType.CPU:
+        device = f"{_DEVICES.get(kind, 'device')}:{extra.integer(ExtraTensorInfo.device_index)}"
+    bounded = tensor.integer(Tensor.shape_dynamism) != TensorShapeDynamism.STATIC
+    return Value("tensor", NAMES[number], sizes, bounded, order, device, tensor.has(Tensor.allocation_info))
 
 
 def _dotted(name: str, overload: str) -> str:

@@ -18,6 +18,7 @@ from modelbuild.step import Step
 from modelbuild_rules.program.steps import emit
 from modelbuild_rules.program.steps.linking import shared_state
 from modelbuild_rules.program.steps.linking.link import read_file
+from modelbuild_runtime.files.schema import KernelTypes
 
 HERE = Path(__file__).parent
 LENGTH, WIDTH = 8, 64
@@ -173,16 +174,16 @@ def test_their_state_may_be_outside_of_the_parts(run_methods: Any) -> None:
 def test_a_state_on_the_cpu_has_its_arena_before_those_of_gpus(lowering: Any) -> None:
     backends = [lowering.cuda(min_block_size=1, exclude_ops=OUTSIDE), lowering.PORTABLE]
     made = lowering(exported("decode"), backends, shares_state=True)
-    (plan,) = read_file(made.folder / "residual/program.pte")[0].executionPlan
-    sizes = list(plan.nonConstBufferSizes)
+    (plan,) = read_file(made.folder / "residual/program.pte")[0].execution_plan
+    sizes = list(plan.non_const_buffer_sizes)
     assert len(sizes) == 4
     assert sizes[shared_state.ARENA] == 4 * LENGTH * WIDTH
-    assert [each.bufferIdx for each in plan.nonConstBufferDevice] == [3]
-    tensors = [value.val for value in plan.values if type(value.val).__name__ == "TensorT"]
-    named = {each.extraTensorInfo.fullyQualifiedName: each for each in tensors if each.extraTensorInfo}
-    (kept,) = (each for name, each in named.items() if name == b"kept")
-    assert kept.allocationInfo.memoryId == shared_state.ARENA
-    assert {each.allocationInfo.memoryId for each in tensors if each.allocationInfo} == {1, 2, 3}
+    assert [each.buffer_idx for each in plan.non_const_buffer_device] == [3]
+    tensors = [value.val for value in plan.values if value.val_type == KernelTypes.Tensor]
+    named = {each.extra_tensor_info.fully_qualified_name: each for each in tensors if each.extra_tensor_info}
+    (kept,) = (each for name, each in named.items() if name == "kept")
+    assert kept.allocation_info.memory_id == shared_state.ARENA
+    assert {each.allocation_info.memory_id for each in tensors if each.allocation_info} == {1, 2, 3}
 
 
 def check_results(found: list[Tensor], calls: list[Any]) -> None:

@@ -24,7 +24,6 @@ BUILD = """
 [[torch_model]]
 name = "model"
 entry = "net.py:Net"
-srcs = ["net.py"]
 inputs = [{ name = "x", shape = [16, 64], dtype = "float32" }]
 
 [[device_target]]
@@ -35,7 +34,7 @@ compute_capabilities = ["9.0"]
 PROGRAM = """
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1{more} }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1{more} }}, "portable"]
 
 [[pte_program]]
 name = "{name}"

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from modelbuild_rules.backend_api.steps.named_data import Named
-from modelbuild_rules.program.steps.linking import flatbuffer
+from modelbuild_rules.program.steps.linking.flatbuffer import Record, write_flat_tensor
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
 from modelbuild_runtime.files.flatbuffer import Buffer, Table
+from modelbuild_runtime.files.schema import PtdDataSegment, PtdFlatTensor, PtdNamedData, PtdTensorLayout
 from modelbuild_runtime.files.segments import segment_extents
 
 if TYPE_CHECKING:
@@ -33,17 +34,22 @@ def read_data(path: Path) -> Iterator[Entry]:
         begin, size, base = struct.unpack_from("<QQQ", head, 16)
         file.seek(0)
         root = Table.root(Buffer(memoryview(file.read(begin + size))))
-    extents = segment_extents(root.tables(1), base, path.stat().st_size)
-    for table in root.tables(2):
-        key, (offset, length) = table.string(0), extents[table.u32(1)]
+    extents = segment_extents(root.tables(PtdFlatTensor.segments), base, path.stat().st_size)
+    for table in root.tables(PtdFlatTensor.named_data):
+        key, (offset, length) = table.string(PtdNamedData.key), extents[table.integer(PtdNamedData.segment_index)]
         if not key.startswith(KEY):
-            yield Named(key, path, external=True, layout=_layout(table.table(2))), Blob(path, offset, length)
+            layout = _layout(table.table(PtdNamedData.tensor_layout))
+            yield Named(key, path, external=True, layout=layout), Blob(path, offset, length)
 
 
 def _layout(table: Table | None) -> TensorLayout | None:
     if table is None:
         return None
-    return {"scalar_type": table.i8(0), "sizes": list(table.i32s(1)), "dim_order": list(table.u8s(2))}
+    return {
+        "scalar_type": table.integer(PtdTensorLayout.scalar_type),
+        "sizes": list(table.integers(PtdTensorLayout.sizes)),
+        "dim_order": list(table.integers(PtdTensorLayout.dim_order)),
+    }
 
 
 def write_data(entries: Sequence[Entry], contents: Contents, path: Path, work: Path) -> None:
@@ -52,16 +58,17 @@ def write_data(entries: Sequence[Entry], contents: Contents, path: Path, work: P
     end.write_bytes(unsealed({"version": 1}))
     key = key_beside(entry.key for entry, _ in entries)
     segments = Segments(contents)
-    named_data: list[flatbuffer.NamedSegment] = [
-        {
-            "key": entry.key,
-            "segment_index": segment_of(segments, entry, blob),
-            "tensor_layout": entry.layout,
-        }
+    named_data = [
+        Record(
+            PtdNamedData,
+            key=entry.key,
+            segment_index=segment_of(segments, entry, blob),
+            tensor_layout=entry.layout and Record(PtdTensorLayout, **entry.layout),
+        )
         for entry, blob in [*entries, manifest_entry(key, end)]
     ]
-    extents: list[flatbuffer.Extent] = [{"offset": offset, "size": size} for offset, size in segments.extents()]
-    flat = flatbuffer.write_flat_tensor({"version": 0, "segments": extents, "named_data": named_data})
+    extents = [Record(PtdDataSegment, offset=offset, size=size) for offset, size in segments.extents()]
+    flat = write_flat_tensor(Record(PtdFlatTensor, segments=extents, named_data=named_data))
     base = aligned(_HEADER + len(flat), ALIGNMENT)
     header = u32(40) + u64(_HEADER) + u64(len(flat)) + u64(base) + u64(segments.size())
     segments.write(path, with_header(flat, b"FH01" + header, _HEADER), base)

@@ -1,126 +1,125 @@
-"""Read and write ExecuTorch's program schema as Python objects, without importing torch.
-
-The generated classes and flatc are private to executorch: backend_api/steps/executorch_private.py
-lists them.
-"""
+"""Read and write tables of ExecuTorch's schemas (modelbuild_runtime/files/schema.py) as Python objects. Torch-free."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import json
-import pkgutil
-import subprocess
-import sys
-import tempfile
-import types
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from modelbuild_rules.backend_api.documents import TensorLayout
+from modelbuild_runtime.files import schema
+from modelbuild_runtime.files.flatbuffer import Buffer, Field, Table
 
-_PARENTS = ("executorch.exir", "executorch.exir._serialize")
-_GENERATED = "executorch.exir._serialize.generated.executorch_flatbuffer"
+# A class of the schema, whose attributes are fields.
+Kind: TypeAlias = Any
 
-
-@cache
-def installed() -> Path:
-    """Return the folder of the installed executorch package."""
-    spec = importlib.util.find_spec("executorch")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("No module named 'executorch'", name="executorch")
-    return Path(next(iter(spec.submodule_search_locations)))
+_SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float64": 8}
+_REFERENCE = 4  # bytes of a reference to a string, vector or table
 
 
-@contextmanager
-def _without_parents() -> Iterator[None]:
-    """Allow imports of modules below executorch.exir without executorch/exir/__init__.py, which imports torch."""
-    if "executorch.exir" in sys.modules:
-        yield
-        return
-    for name in _PARENTS:
-        package = types.ModuleType(name)
-        package.__path__ = [str(installed().parent.joinpath(*name.split(".")))]
-        sys.modules[name] = package
-    try:
-        yield
-    finally:
-        for name in _PARENTS:
-            del sys.modules[name]
+class Record(SimpleNamespace):
+    """A table: an attribute for each field of the schema. A field that is not given is 0, or None if its value is not a
+    number. Raises AttributeError for an unknown field.
+
+    Strings are text, vectors of bytes are bytes, other vectors are lists. A union is its record, after its number.
+    """
+
+    def __init__(self, kind: Kind, **fields: Any) -> None:
+        absent = {name: 0 if field.type in _SIZES else None for name, field in _fields(kind)}
+        unknown = next((name for name in fields if name not in absent), None)
+        if unknown is not None:
+            raise AttributeError(f"{kind.__name__} has no field {unknown}")
+        super().__init__(**absent | fields)
+        self._kind = kind
 
 
 @cache
-def schema() -> Mapping[str, types.ModuleType]:
-    """Return the generated modules by name ("Program", "NamedData", ...)."""
-    with _without_parents():
-        package = importlib.import_module(_GENERATED)
-        names = [info.name for info in pkgutil.iter_modules(package.__path__)]
-        modules = {name: importlib.import_module(f"{_GENERATED}.{name}") for name in names}
-    for module in modules.values():
-        # The generated code calls `ExecutionPlan()`, but its imports bind that name to the module, not the class.
-        for name, value in list(vars(module).items()):
-            if isinstance(value, types.ModuleType) and isinstance(getattr(value, name, None), type):
-                setattr(module, name, getattr(value, name))
-    return modules
+def _fields(kind: Kind) -> tuple[tuple[str, Field], ...]:
+    return tuple((name, field) for name, field in vars(kind).items() if isinstance(field, Field))
 
 
 def read_program(data: bytes) -> Any:
-    """Return the ProgramT of a .pte's flatbuffer (with or without its extended header)."""
-    return schema()["Program"].ProgramT.InitFromPackedBuf(data)
+    """Return the Program of a .pte's flatbuffer, with or without its extended header. Raises Malformed."""
+    return _read(Table.root(Buffer(memoryview(data))), schema.Program)
 
 
-def write_program(program: Any) -> bytes:
-    """Return the flatbuffer of a ProgramT, with the bytes that executorch writes."""
-    import flatbuffers  # type: ignore[import-untyped]
-
-    builder = flatbuffers.Builder()
-    builder.Finish(program.Pack(builder), file_identifier=b"ET12")
-    return bytes(builder.Output())
-
-
-def new(table: str, **fields: Any) -> Any:
-    """Return a new table object, as in `new("NamedData", key="k", segmentIndex=1)`."""
-    made = getattr(schema()[table], f"{table}T")()
-    for name, value in fields.items():
-        if not hasattr(made, name):
-            raise AttributeError(f"{table} has no field {name}")
-        setattr(made, name, value)
+def _read(table: Table | None, kind: Kind) -> Record | None:
+    if table is None:
+        return None
+    made = Record(kind)
+    for name, field in _fields(kind):
+        if field.type in _SIZES:
+            setattr(made, name, table.number(field))
+        elif table.has(field):
+            setattr(made, name, _value(table, field, getattr(made, f"{name}_type", 0)))
     return made
 
 
-class Extent(TypedDict):
-    """The place of a segment in a .ptd, in bytes after the end of the header and the flatbuffer."""
-
-    offset: int
-    size: int
-
-
-class NamedSegment(TypedDict):
-    """An entry of a .ptd's named data, and the index of its segment."""
-
-    key: str
-    segment_index: int
-    tensor_layout: TensorLayout | None
-
-
-class FlatTensor(TypedDict):
-    """The root table of flat_tensor.fbs."""
-
-    version: int
-    segments: list[Extent]
-    named_data: list[NamedSegment]
+def _value(table: Table, field: Field, member: int) -> Any:
+    """Return the value of a field. `member` is the number of a union's member."""
+    if field.type == "string":
+        return table.string(field)
+    if field.item in _SIZES:
+        return bytes(table.integers(field)) if field.item == "uint8" else list(table.numbers(field))
+    what, name = field.item.split()
+    if what == "union":
+        name = next(name for name, number in vars(getattr(schema, name)).items() if number == member)
+    kind = getattr(schema, name)
+    if field.type == field.item:
+        return _read(table.table(field), kind)
+    return [_read(each, kind) for each in table.tables(field)]
 
 
-def write_flat_tensor(description: FlatTensor) -> bytes:
-    """Return the flatbuffer of a .ptd (extension/flat_tensor), which executorch's own flatc makes from its JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        described = Path(folder, "flat_tensor.json")
-        described.write_text(json.dumps(description))
-        source = installed() / "extension/flat_tensor/serialize/flat_tensor.fbs"
-        flatc = installed() / "data/bin/flatc"
-        subprocess.run([flatc, "--binary", "-o", folder, source, described], check=True)
-        return Path(folder, "flat_tensor.ptd").read_bytes()
+def write_program(program: Any) -> bytes:
+    """Return the flatbuffer of a Program, with the bytes that executorch writes."""
+    return _finished(program, b"ET12", by_size=False)
+
+
+def write_flat_tensor(flat_tensor: Any) -> bytes:
+    """Return the flatbuffer of a PtdFlatTensor, with the bytes that executorch writes."""
+    return _finished(flat_tensor, b"FT01", by_size=True)
+
+
+def _finished(root: Record, identifier: bytes, by_size: bool) -> bytes:
+    """`by_size`: whether larger fields of a table come first, as flatc puts them."""
+    import flatbuffers  # type: ignore[import-untyped]
+
+    builder = flatbuffers.Builder()
+    builder.Finish(_write(builder, root, by_size), file_identifier=identifier)
+    return bytes(builder.Output())
+
+
+def _write(builder: Any, record: Record, by_size: bool) -> int:
+    """Write a table, after everything that it refers to. Return its offset."""
+    values = [(field, getattr(record, name)) for name, field in _fields(record._kind)]
+    count = len(values)
+    values = [
+        (field, value if field.type in _SIZES else _write_value(builder, field, value, by_size))
+        for field, value in values
+        if value is not None
+    ]
+    if by_size:
+        values.sort(key=lambda each: (-_SIZES.get(each[0].type, _REFERENCE), -each[0].number))
+    builder.StartObject(count)
+    for field, value in values:
+        if field.type in _SIZES:
+            getattr(builder, f"Prepend{field.type.capitalize()}Slot")(field.number, value, 0)
+        else:
+            builder.PrependUOffsetTRelativeSlot(field.number, value, 0)
+    return int(builder.EndObject())
+
+
+def _write_value(builder: Any, field: Field, value: Any, by_size: bool) -> int:
+    """Write what a field refers to. Return its offset."""
+    if field.type == "string":
+        return int(builder.CreateString(value))
+    if field.type == field.item:
+        return _write(builder, value, by_size)
+    if field.item in _SIZES:
+        items, size, prepend = value, _SIZES[field.item], getattr(builder, f"Prepend{field.item.capitalize()}")
+    else:
+        items, size = [_write(builder, each, by_size) for each in value], _REFERENCE
+        prepend = builder.PrependUOffsetTRelative
+    builder.StartVector(size, len(items), field.alignment or size)
+    for item in reversed(items):
+        prepend(item)
+    return int(builder.EndVector())

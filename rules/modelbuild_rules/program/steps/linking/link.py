@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.compiled import ABOUT, PROCESSED
 from modelbuild_rules.backend_api.steps.named_data import Named, read_named
-from modelbuild_rules.program.steps.linking import flatbuffer, shared_constants, shared_state
+from modelbuild_rules.program.steps.linking import shared_constants, shared_state
 from modelbuild_rules.program.steps.linking.data_file import (
     Entry,
     manifest_entry,
@@ -28,15 +28,16 @@ from modelbuild_rules.program.steps.linking.data_file import (
     with_header,
     write_data,
 )
+from modelbuild_rules.program.steps.linking.flatbuffer import Record, read_program, write_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, seal, unsealed
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
 from modelbuild_rules.program.steps.partitions.placeholder import MAX_SIZE, partition_of
+from modelbuild_runtime.files.schema import BackendDelegateInlineData, DataLocation, DataSegment, NamedData
 
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import PartitionFacts
     from modelbuild_rules.program.documents import Manifest
 
-_INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
 _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
 
 
@@ -90,20 +91,20 @@ def link(
         segments = Segments(contents)
         read = {name: read_file(each.path) for name, each in residuals.items()}
         for name, (table, _) in read.items():
-            (plan,) = table.executionPlan
-            plan.name = name.encode()
+            (plan,) = table.execution_plan
+            plan.name = name
         if modules is not None and shared_state.share({name: table for name, (table, _) in read.items()}, modules):
             manifest = {**(manifest or {"version": 1}), "shared_state": True}
         outside = shared_constants.external(
             {name: (read[name][0], each.constants) for name, each in residuals.items()}, contents
         )
         made = shared_constants.merge(list(read.values()), contents, segments, Path(work))
-        inline: list[_EmptyInline] = []
+        inline: list[Record] = []
         for name, (table, blobs) in read.items():
             _put_delegates(table, blobs, residuals[name].parts, segments, inline)
-        made.backendDelegateData = inline
+        made.backend_delegate_data = inline
         named = [*outside, *(each for name in read for each in _named(read[name][0], residuals[name].parts))]
-        made.executionPlan = [plan for table, _ in read.values() for plan in table.executionPlan]
+        made.execution_plan = [plan for table, _ in read.values() for plan in table.execution_plan]
         _write(made, segments, named, contents, (pte, ptd), manifest, Path(work))
 
 
@@ -135,41 +136,29 @@ def read_file(path: Path) -> tuple[Any, list[Blob]]:
         size = int.from_bytes(head[16:24], "little") if extended else path.stat().st_size
         base = int.from_bytes(head[24:32], "little") if extended else 0
         file.seek(0)
-        table = flatbuffer.read_program(file.read(size))
+        table = read_program(file.read(size))
     return table, [Blob(path, base + segment.offset, segment.size) for segment in table.segments or []]
 
 
 def _put_delegates(
-    table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments, inline: list[_EmptyInline]
+    table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments, inline: list[Record]
 ) -> None:
     """Add the delegates' blobs as segments, and the empty ones to `inline`."""
-    for plan in table.executionPlan:
+    for plan in table.execution_plan:
         for delegate in plan.delegates or []:
             blob = blobs[delegate.processed.index]
             partition = partition_of(blob.read()) if blob.size <= MAX_SIZE else None
             if partition is None:
                 raise ValueError(f"delegate {delegate.id!r} is not a placeholder")
             blob = Blob.file(parts[partition].processed)
-            delegate.processed.location = _SEGMENT if blob.size else _INLINE
+            delegate.processed.location = DataLocation.SEGMENT if blob.size else DataLocation.INLINE
             delegate.processed.index = segments.add("delegate", blob) if blob.size else len(inline)
-            inline += [] if blob.size else [_EmptyInline()]
-
-
-class _EmptyInline:
-    """A delegate without a blob: an empty vector, aligned as program.fbs requires for delegate data."""
-
-    def Pack(self, builder: Any) -> int:
-        builder.StartVector(1, 0, 16)
-        made = flatbuffer.schema()["BackendDelegateInlineData"]
-        data = builder.EndVector()
-        made.BackendDelegateInlineDataStart(builder)
-        made.BackendDelegateInlineDataAddData(builder, data)
-        return int(made.BackendDelegateInlineDataEnd(builder))
+            inline += [] if blob.size else [Record(BackendDelegateInlineData, data=b"")]
 
 
 def _named(table: Any, parts: Mapping[str, Part]) -> Iterator[Named]:
-    for entry in table.namedData or []:
-        partition = partition_of(entry.key)
+    for entry in table.named_data or []:
+        partition = partition_of(entry.key.encode())
         if partition is None:
             raise ValueError(f"named data {entry.key!r} is not a placeholder")
         yield from parts[partition].named
@@ -197,12 +186,11 @@ def _split(entries: list[Entry], outside: bool) -> tuple[list[Entry], list[Entry
 
 
 def _write_pte(table: Any, segments: Segments, entries: Iterable[Entry], path: Path) -> None:
-    table.namedData = [
-        flatbuffer.new("NamedData", key=entry.key, segmentIndex=segment_of(segments, entry, blob))
-        for entry, blob in entries
+    table.named_data = [
+        Record(NamedData, key=entry.key, segment_index=segment_of(segments, entry, blob)) for entry, blob in entries
     ]
-    table.segments = [flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()]
-    flat = flatbuffer.write_program(table)
+    table.segments = [Record(DataSegment, offset=offset, size=size) for offset, size in segments.extents()]
+    flat = write_program(table)
     size = _PTE_HEADER + len(flat)
     base = aligned(size, ALIGNMENT)
     header = u32(_PTE_HEADER) + u64(size) + u64(base) + u64(segments.size())

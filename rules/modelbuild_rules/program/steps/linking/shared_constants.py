@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild_rules.backend_api.steps.named_data import Named
-from modelbuild_rules.program.steps.linking import flatbuffer
+from modelbuild_rules.program.steps.linking.flatbuffer import Record
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments, aligned, write_at
+from modelbuild_runtime.files.schema import KernelTypes, SubsegmentOffsets, TensorDataLocation
 
 _ALIGNMENT = 16  # executorch's default for constant tensors, in bytes
-_EXTERNAL = 1  # TensorDataLocation of program.fbs
 
 
 def merge(programs: Sequence[tuple[Any, list[Blob]]], contents: Contents, segments: Segments, work: Path) -> Any:
@@ -48,24 +48,24 @@ def _merge_constants(
                 places.append((first, offsets[-1]))
             new[index] = indices[first]
         for tensor in _tensors(table):
-            if tensor.allocationInfo is None and not _is_external(tensor):
-                tensor.dataBufferIdx = new[tensor.dataBufferIdx]
+            if tensor.allocation_info is None and not _is_external(tensor):
+                tensor.data_buffer_idx = new[tensor.data_buffer_idx]
     for blob, offset in places[-1:]:
         places[-1] = Blob(blob.path, blob.offset, sizes[blob]), offset
     path = work / "constants"
     write_at(path, places)
     made = programs[0][0]
     segment = segments.add("constants", Blob.file(path))
-    made.constantSegment = flatbuffer.new("SubsegmentOffsets", segmentIndex=segment, offsets=offsets)
+    made.constant_segment = Record(SubsegmentOffsets, segment_index=segment, offsets=offsets)
 
 
 def _constants(table: Any, blobs: list[Blob], last: Path) -> tuple[list[Blob], int]:
     """Return a program's constants, padded to their alignment, and the size of the last one, without padding. `last`
     becomes its file."""
-    segment = table.constantSegment
+    segment = table.constant_segment
     if segment is None or segment.offsets is None or len(segment.offsets) < 2:
         return [], 0
-    whole = blobs[segment.segmentIndex]
+    whole = blobs[segment.segment_index]
     starts = [int(offset) for offset in segment.offsets[1:]]
     found = [
         Blob(whole.path, whole.offset + start, end - start)
@@ -83,18 +83,18 @@ def _merge_states(programs: Sequence[tuple[Any, list[Blob]]], segments: Segments
     offsets: list[int] = []
     places: list[tuple[Blob, int]] = []
     for table, blobs in programs:
-        for each in table.mutableDataSegments or []:
+        for each in table.mutable_data_segments or []:
             for tensor in _tensors(table):
-                if tensor.allocationInfo is not None and tensor.dataBufferIdx:
-                    tensor.dataBufferIdx += len(offsets)
+                if tensor.allocation_info is not None and tensor.data_buffer_idx:
+                    tensor.data_buffer_idx += len(offsets)
             offsets += [int(offset) + _end(places) for offset in each.offsets]
-            places.append((blobs[each.segmentIndex], _end(places)))
+            places.append((blobs[each.segment_index], _end(places)))
     made = programs[0][0]
     if not places:
         return
     write_at(path, places)
     segment = segments.add("mutable 0", Blob.file(path))
-    made.mutableDataSegments = [flatbuffer.new("SubsegmentOffsets", segmentIndex=segment, offsets=offsets)]
+    made.mutable_data_segments = [Record(SubsegmentOffsets, segment_index=segment, offsets=offsets)]
 
 
 def external(programs: Mapping[str, tuple[Any, Sequence[Named]]], contents: Contents) -> list[Named]:
@@ -107,24 +107,24 @@ def external(programs: Mapping[str, tuple[Any, Sequence[Named]]], contents: Cont
             blob = contents.first(Blob.file(each.path))
             known = made.setdefault(each.key, (each, blob))
             if known[1] != blob or known[0].layout != each.layout:
-                renamed[each.key.encode()] = f"{method}/{each.key}".encode()
+                renamed[each.key] = f"{method}/{each.key}"
                 made[f"{method}/{each.key}"] = replace(each, key=f"{method}/{each.key}"), blob
         for tensor in _tensors(table):
             if _is_external(tensor):
-                key = tensor.extraTensorInfo.fullyQualifiedName
-                tensor.extraTensorInfo.fullyQualifiedName = renamed.get(key, key)
+                key = tensor.extra_tensor_info.fully_qualified_name
+                tensor.extra_tensor_info.fully_qualified_name = renamed.get(key, key)
     return [entry for entry, _ in made.values()]
 
 
 def _tensors(table: Any) -> Iterator[Any]:
-    for plan in table.executionPlan:
+    for plan in table.execution_plan:
         for value in plan.values:
-            if type(value.val).__name__ == "TensorT":
+            if value.val_type == KernelTypes.Tensor:
                 yield value.val
 
 
 def _is_external(tensor: Any) -> bool:
-    return tensor.extraTensorInfo is not None and tensor.extraTensorInfo.location == _EXTERNAL
+    return tensor.extra_tensor_info is not None and tensor.extra_tensor_info.location == TensorDataLocation.EXTERNAL
 
 
 def _end(places: Sequence[tuple[Blob, int]]) -> int:

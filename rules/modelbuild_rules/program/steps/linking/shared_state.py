@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from modelbuild.step import StepError
+from modelbuild_runtime.files.schema import KernelTypes
 
 ARENA = 2
 
@@ -23,17 +24,17 @@ def share(tables: Mapping[str, Any], modules: Mapping[str, int]) -> bool:
     end = 0
     sharing = []
     for method, table in tables.items():
-        (plan,) = table.executionPlan
+        (plan,) = table.execution_plan
         named = {_offset(each): each for each in _tensors(plan) if _name(each)}
         starts = sorted(named)
         if not starts:
             continue
         sharing.append(plan)
         new: dict[int, int] = {}
-        for start, after in zip(starts, [*starts[1:], int(plan.nonConstBufferSizes[ARENA])], strict=True):
+        for start, after in zip(starts, [*starts[1:], int(plan.non_const_buffer_sizes[ARENA])], strict=True):
             tensor = named[start]
             key = (modules[method], _name(tensor))
-            layout = (tensor.scalarType, list(tensor.sizes), list(tensor.dimOrder))
+            layout = (tensor.scalar_type, list(tensor.sizes), list(tensor.dim_order))
             if key not in places:
                 places[key] = (end, layout, method)
                 end += after - start
@@ -48,29 +49,28 @@ def share(tables: Mapping[str, Any], modules: Mapping[str, int]) -> bool:
             start = starts[bisect_right(starts, old) - 1]
             _place(tensor, new[start] + old - start)
     for plan in sharing:
-        plan.nonConstBufferSizes = [*plan.nonConstBufferSizes[:ARENA], end, *plan.nonConstBufferSizes[ARENA + 1 :]]
+        plan.non_const_buffer_sizes[ARENA] = end
     return end > 0
 
 
 def _tensors(plan: Any) -> Iterator[Any]:
     """Yield the tensors in the arena."""
     for value in plan.values:
-        tensor = value.val
-        info = tensor.allocationInfo if type(tensor).__name__ == "TensorT" else None
-        if info is not None and info.memoryId == ARENA:
-            yield tensor
+        info = value.val.allocation_info if value.val_type == KernelTypes.Tensor else None
+        if info is not None and info.memory_id == ARENA:
+            yield value.val
 
 
 def _name(tensor: Any) -> str:
-    extra = tensor.extraTensorInfo
-    name = None if extra is None else extra.fullyQualifiedName
-    return "" if name is None else name.decode() if isinstance(name, bytes) else str(name)
+    extra = tensor.extra_tensor_info
+    return (extra and extra.fully_qualified_name) or ""
 
 
 def _offset(tensor: Any) -> int:
-    info = tensor.allocationInfo
-    return int(info.memoryOffsetHigh) << 32 | int(info.memoryOffsetLow)
+    info = tensor.allocation_info
+    return int(info.memory_offset_high) << 32 | int(info.memory_offset_low)
 
 
 def _place(tensor: Any, offset: int) -> None:
-    tensor.allocationInfo.memoryOffsetHigh, tensor.allocationInfo.memoryOffsetLow = offset >> 32, offset & 0xFFFFFFFF
+    info = tensor.allocation_info
+    info.memory_offset_high, info.memory_offset_low = offset >> 32, offset & 0xFFFFFFFF

@@ -67,48 +67,59 @@ class Pass(NamedTuple):
     run: Callable[[Any], Any]
 
 
+def _of_program(name: str, applies: Callable[[Any], Any], run: Callable[[Any], Any]) -> Pass:
+    """Return a pass whose functions take the program alone."""
+    return Pass(name, lambda lowering: applies(lowering.program), lambda lowering: run(lowering.program))
+
+
 EXPORTED = (
-    Pass("empty tensors in cat", lambda each: has_empty_cat(each.program), lambda each: correct_cat(each.program)),
-    Pass("nonzero", lambda each: has_nonzero(each.program), lambda each: correct_nonzero(each.program)),
-    Pass(
-        "operators that have equivalents",
-        lambda each: has_equivalents(each.program),
-        lambda each: with_equivalents(each.program),
-    ),
+    _of_program("empty tensors in cat", has_empty_cat, correct_cat),
+    _of_program("nonzero", has_nonzero, correct_nonzero),
+    _of_program("operators that have equivalents", has_equivalents, with_equivalents),
     Pass(
         "recurrent nets",
-        lambda each: has_recurrent_nets(each.program),
-        lambda each: keep_loops(each.program, each.stack.unrolls),
+        lambda lowering: has_recurrent_nets(lowering.program),
+        lambda lowering: keep_loops(lowering.program, lowering.stack.unrolls),
     ),
-    Pass("complex numbers", lambda each: each.stack.real_arithmetic, lambda each: in_real_arithmetic(each.program)),
-    Pass("operators for the backends", lambda each: each.stack.backends, lambda each: each.stack.prepare(each.program)),
+    Pass(
+        "complex numbers",
+        lambda lowering: lowering.stack.real_arithmetic,
+        lambda lowering: in_real_arithmetic(lowering.program),
+    ),
+    Pass(
+        "operators for the backends",
+        lambda lowering: lowering.stack.backends,
+        lambda lowering: lowering.stack.prepare(lowering.program),
+    ),
 )
 REPEATED = (
     Pass(
         "complex numbers",
-        lambda each: each.unfit.complex or has_complex_scalars(each.program),
-        lambda each: in_real_arithmetic(each.program),
+        lambda lowering: lowering.unfit.complex or has_complex_scalars(lowering.program),
+        lambda lowering: in_real_arithmetic(lowering.program),
     ),
     Pass(
         "convolutions of volumes",
-        lambda each: each.unfit.volumes,
-        lambda each: as_images(each.program, each.unfit.volumes),
+        lambda lowering: lowering.unfit.volumes,
+        lambda lowering: as_images(lowering.program, lowering.unfit.volumes),
     ),
     Pass(
         "operators without kernels",
-        lambda each: each.unfit.operators,
-        lambda each: with_forms(each.program, each.unfit.replaced, each.unfit.operators, each.unfit.nested),
+        lambda lowering: lowering.unfit.operators,
+        lambda lowering: with_forms(
+            lowering.program, lowering.unfit.replaced, lowering.unfit.operators, lowering.unfit.nested
+        ),
     ),
     Pass(
         "products of separate rows",
-        lambda each: has_separate_rows(each.program),
-        lambda each: join_rows(each.program, each.kept),
+        lambda lowering: has_separate_rows(lowering.program),
+        lambda lowering: join_rows(lowering.program, lowering.kept),
     ),
 )
 EDGE = (
-    Pass("orders of dimensions", lambda each: True, lambda each: ROW_MAJOR),
-    Pass("for the backends", lambda each: each.stack.backends, lambda each: each.stack.passes),
-    Pass("linear layers", lambda each: has_unknown_sizes(each.program), lambda each: (whole_linear,)),
+    Pass("orders of dimensions", lambda lowering: True, lambda lowering: ROW_MAJOR),
+    Pass("for the backends", lambda lowering: lowering.stack.backends, lambda lowering: lowering.stack.passes),
+    Pass("linear layers", lambda lowering: has_unknown_sizes(lowering.program), lambda lowering: (whole_linear,)),
 )
 DELEGATED = (
     Pass("states of buffers", lambda program: program.graph_signature.buffers_to_mutate, initialize_buffers),

@@ -80,13 +80,13 @@ def _parts(residual: Path, built: Path, method: str, folder: Path) -> dict[str, 
     placeholders, marks = read_file(residual)
     table, blobs = read_file(built)
     named = tuple(
-        Named(entry.key.decode(), blobs[entry.segmentIndex].save(folder / f"named.{number}"))
-        for number, entry in enumerate(table.namedData or [])
+        Named(entry.key, blobs[entry.segment_index].save(folder / f"named.{number}"))
+        for number, entry in enumerate(table.named_data or [])
     )
-    plan = next(each for each in table.executionPlan if each.name.decode() == method)
+    plan = next(each for each in table.execution_plan if each.name == method)
     parts: dict[str, Part] = {}
     for number, (mark, delegate) in enumerate(
-        zip(placeholders.executionPlan[0].delegates or [], plan.delegates or [], strict=True)
+        zip(placeholders.execution_plan[0].delegates or [], plan.delegates or [], strict=True)
     ):
         id = partition_of(marks[mark.processed.index].read())
         assert id is not None

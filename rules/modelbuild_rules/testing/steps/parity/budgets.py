@@ -53,17 +53,18 @@ def budget_cases(
     measures["delegates"] = len(delegation["partitions"])
     measures["delegated_fraction"] = taken / len(nodes) if nodes else 0.0
     found = {
-        "max_bytes": ("bytes", measures["bytes"]),
-        "max_delegates": ("delegates", measures["delegates"]),
-        "min_delegated_fraction": ("of the nodes are delegated", measures["delegated_fraction"]),
-        "max_latency_ratio": ("times the baseline's latency", _ratio(measures)),
-        "max_memory": ("bytes of memory", measures.get("memory", 0.0)),
+        "limits.bytes": ("bytes", measures["bytes"]),
+        "limits.partitions": ("partitions", measures["delegates"]),
+        "limits.delegated": ("of the nodes are delegated", measures["delegated_fraction"]),
+        "latency.ratio": ("times the baseline's latency", _ratio(measures)),
+        "limits.memory": ("bytes of memory", measures.get("memory", 0.0)),
     }
     cases = []
     for name, limit in budgets.items():
         what, value = found[name]
-        good = value >= limit if name.startswith("min_") else value <= limit
-        bound = "at least" if name.startswith("min_") else "at most"
+        least = name == "limits.delegated"
+        good = value >= limit if least else value <= limit
+        bound = "at least" if least else "at most"
         message = "" if good else f"{value:.6g} {what}, expected {bound} {limit:.6g}"
         cases.append(Case(name, "passed" if good else "failed", message=message))
     return cases + [_backend_case(module, backend, nodes) for module, backend in backends.items()]

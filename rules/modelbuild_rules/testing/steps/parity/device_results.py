@@ -20,7 +20,7 @@ from modelbuild_rules.testing.steps.parity.programs import Calls, Results, descr
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
 
-_LATENCIES = {"max_latency": ("latency_ms", "median"), "max_latency_p95": ("latency_p95_ms", "95th percentile")}
+_LATENCIES = {"latency.max": ("latency_ms", "median"), "latency.p95": ("latency_p95_ms", "95th percentile")}
 
 
 def results(

@@ -70,9 +70,9 @@ def _budgets(step: Step, runner: ProgramRunner, eager: Eager, plan: Plan, measur
             found = runner.measures(calls[number])
             measures[name] = found["latency_ms"]
             measures["memory"] = max(found["memory"], measures.get("memory", 0.0))
-        if "max_latency_ratio" in budgets:
+        if "latency.ratio" in budgets:
             measures["baseline_ms"] = _baseline(step, eager, plan[0], calls[0])
-    for name in ("max_latency_ratio", "max_memory") if runner.emulator else ():
+    for name in ("latency.ratio", "limits.memory") if runner.emulator else ():
         if budgets.pop(name, None) is not None:
             unmeasured.append(Case(name, "not_run", message=f"it is not measured in {runner.emulator}"))
     facts = of_tested_methods(step, json.loads(step.input("program.delegation").read_bytes()))
