@@ -143,7 +143,9 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
     from modelbuild.actions import Action, ActionResult
     from modelbuild.analysis.analyze import Analyzer
     from modelbuild.analysis.rules import load_rules
-    from modelbuild.execution.keys import Keys, key_of
+    from modelbuild.code.step_sources import StepCode
+    from modelbuild.execution.keys import key_of, material_of
+    from modelbuild.execution.resolver import Resolver
     from modelbuild.labels import Label
     from modelbuild.loading.loader import Loader
     from modelbuild.session.source_files import Sources
@@ -159,8 +161,8 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
         assert actions
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **rules.packages}
         with open_store(cache) as store:
-            keys = Keys.of(root, roots, store.read_bytes, Sources(root, store))
-            for material in (keys.material(keys.request(action, ())) for action in actions):
+            keys = Resolver(StepCode(roots), root, store.read_bytes, Sources(root, store))
+            for material in (material_of(keys.resolve(action, ())) for action in actions):
                 copy = shutil.copytree(cpp_runtime, cache / "copy", dirs_exist_ok=True)
                 store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
 

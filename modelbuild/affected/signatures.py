@@ -6,22 +6,23 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import modelbuild
-from modelbuild.actions import Action, Artifact, Digest, Expansion, FileEntry, SourceArtifact
+from modelbuild.actions import Action, Artifact, Expansion, FileEntry, SourceArtifact
 from modelbuild.affected.git import Change
 from modelbuild.affected.required_tools import NeededTools
 from modelbuild.affected.tool_versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.suites import SUITE, members
+from modelbuild.code.interpreter import installed
+from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Tools
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.execution.executor import Request
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.keys import key_of, material
 from modelbuild.labels import Label
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file
@@ -76,7 +77,7 @@ class Signatures:
         self._revision = revision
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
         self._tools = NeededTools(Tools(revision.root, roots), self._root)
-        self._keys = Keys.of(revision.root, roots, _not_there, _NoFiles())
+        self._code = StepCode(roots)
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
         self._owners: dict[str, ConfiguredTarget] = {target.id: target for target in analyzer.targets.values()}
         self._own: dict[str, list[str]] = defaultdict(list)
@@ -133,19 +134,14 @@ class Signatures:
         return self._nodes[name]
 
     def _action(self, action: Action) -> str:
-        material = self._keys.material(Request(action, ()))
         needed, unknown = self._tools.of(action)
+        inputs = [[i.name, i.path, self._artifact(i.artifact)] for i in action.inputs]
+        tools = self._revision.versions.of(needed.distributions, needed.absent, unknown)
+        local = {each.name: {"": self._revision.local(each.path)} for each in needed.local}
         toolchain = self._toolchain(self._analyzer.toolchains.name(action.owner))
-        return key_of(
-            {
-                **material,
-                "inputs": [[i.name, i.path, self._artifact(i.artifact)] for i in action.inputs],
-                "tools": self._revision.versions.of(needed.distributions, needed.absent, unknown),
-                "local": [[local.name, self._revision.local(local.path)] for local in needed.local],
-                **({"toolchain": toolchain} if toolchain else {}),
-                **({"any local": self._revision.any_local(self._tools.tools)} if unknown else {}),
-            }
-        )
+        any_local = self._revision.any_local(self._tools.tools) if unknown else ""
+        code = self._code.digest(*action.modules)
+        return key_of([material(action, code, inputs, tools, installed().version, local), toolchain, any_local])
 
     def _toolchain(self, name: str) -> list[object]:
         """Return all that decides a toolchain other than the workspace's, with the contents of its lock."""
@@ -195,21 +191,6 @@ class Signatures:
             files = sorted(folder.rglob("*.py"))
             self._packages[name] = _digest([[str(f.relative_to(folder)), digest_file(f).hash] for f in files])
         return self._packages[name]
-
-
-class _NoFiles:
-    """Refuses to read contents of tools: lock files and git describe them."""
-
-    def entry(self, path: str) -> tuple[Path, FileEntry]:
-        raise FileNotFoundError(path)
-
-    def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
-        raise FileNotFoundError(folder)
-
-
-def _not_there(digest: Digest) -> bytes:
-    """Raise FileNotFoundError: no action's output is available here."""
-    raise FileNotFoundError(digest)
 
 
 def signatures(analyzer: Analyzer, targets: Iterable[ConfiguredTarget], revision: Revision) -> dict[str, Signature]:

@@ -20,7 +20,7 @@ class StepCode:
     TYPE_CHECKING`). `roots` maps import names of rule packages, and `modelbuild`, to their folders."""
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
-        self._roots = dict(roots)
+        self.roots = dict(roots)
         self._closures: dict[tuple[str, ...], tuple[tuple[str, Path], ...]] = {}
         self._modules: dict[tuple[str, ...], dict[str, str]] = {}
         self._digests: dict[tuple[str, ...], str] = {}
@@ -59,7 +59,7 @@ class StepCode:
         return self._modules[modules]
 
     def _file(self, module: str) -> Path | None:
-        return source_file(self._roots, module)
+        return source_file(self.roots, module)
 
 
 def source_file(roots: Mapping[str, Path], module: str) -> Path | None:

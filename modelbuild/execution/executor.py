@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from modelbuild.actions import Action, ActionResult, Digest, Place, StagedInput
 from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.execution.time_limit import TimeLimit
+from modelbuild.paths import OUTPUTS
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import StepOrder
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action with the contents of its inputs.
+    """An action with all that its key and an executor use. Of the fields, a key contains the contents of the inputs,
+    `tools`, `code`, `keyed_local`, `gpus`, `device` and the version of `python` (see keys.py).
 
+    code     SHA-256 of the step's source closure
     tools    distributions that the step and its Python inputs may import, with their texts in the key
     local    files of the local modules that they may import, below LOCAL; each input's name is its module
+    keyed_local  those in the key: no state of a distribution in `tools` contains them
     beside   distributions in `tools` that the toolchain lacks: their packages are among the local modules
     preload  modules that a warm worker imports before it forks
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
@@ -37,6 +44,28 @@ class Request:
     limit: TimeLimit | None = None
     python: Interpreter = field(default_factory=installed)
     beside: tuple[str, ...] = ()
+    code: str = ""
+    keyed_local: tuple[StagedInput, ...] = ()
+
+
+def step_order(request: Request) -> StepOrder:
+    """Return the part of the order for a worker that all executors have in common."""
+    action = request.action
+    inputs: dict[str, list[str]] = {}
+    for item in request.inputs:
+        inputs.setdefault(item.name, []).append(item.path)
+    return {
+        "step": action.step,
+        "params": {**action.params, **action.unkeyed},
+        "inputs": inputs,
+        "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
+        "cpus": action.resources.cpu,
+        "network": action.network,
+        "gpu": bool(action.resources.gpu),
+        "modules": dict(request.modules),
+        "local": bool(request.local),
+        "env": dict(action.env),
+    }
 
 
 @dataclass(frozen=True, slots=True)

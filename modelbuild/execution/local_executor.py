@@ -18,13 +18,12 @@ from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.events import ActionProgress, Reporter, WorkerReady
 from modelbuild.execution import network_files
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import Outcome, Request, step_order
 from modelbuild.execution.failure_message import failure_message
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.isolation import environment
 from modelbuild.execution.sandbox import Sandbox, SandboxProblem
 from modelbuild.execution.scratch import Scratch
-from modelbuild.paths import OUTPUTS
 from modelbuild.store.interface import Store
 from modelbuild.store.problems import NO_SPACE, no_space
 
@@ -214,23 +213,14 @@ class LocalExecutor:
 
 def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
     """Return the order for a worker."""
-    action = request.action
-    inputs: dict[str, list[str]] = {}
-    for item in request.inputs:
-        inputs.setdefault(item.name, []).append(item.path)
-    cpus, gpu = action.resources.cpu, bool(action.resources.gpu)
+    order = step_order(request)
+    variables = environment.variables(
+        sandbox.home, order["cpus"], order["network"], order["gpu"], request.python.prefix
+    )
     return {
-        "step": action.step,
-        "params": {**action.params, **action.unkeyed},
-        "inputs": inputs,
-        "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
-        "cpus": cpus,
-        "network": action.network,
-        "gpu": gpu,
-        "fetches": _fetches(action, workspace) if action.network else [],
-        "modules": dict(request.modules),
-        "local": bool(request.local),
-        "env": environment.variables(sandbox.home, cpus, action.network, gpu, request.python.prefix) | dict(action.env),
+        **order,
+        "env": {**variables, **order["env"]},
+        "fetches": _fetches(request.action, workspace) if order["network"] else [],
         "root": str(sandbox.folder),
         "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),

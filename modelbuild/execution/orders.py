@@ -121,9 +121,10 @@ class Toolchain(TypedDict):
     """Models of GPUs, of an action that gets some."""
 
 
-class RemoteOrder(StepOrder):
+class RemoteOrder(TypedDict):
     """order.json of a remote action. It contains no path of a machine."""
 
+    action: StepOrder
     outputs_folder: str
     """Path of the folder for outputs, relative to the action's folder."""
 

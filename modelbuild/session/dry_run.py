@@ -9,9 +9,10 @@ from pathlib import Path
 import modelbuild
 from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
+from modelbuild.code.step_sources import StepCode
 from modelbuild.events import Event
 from modelbuild.execution.executor import Outcome, Request
-from modelbuild.execution.keys import Keys
+from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.report import Report
 from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
 from modelbuild.session.source_files import Sources
@@ -58,11 +59,12 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
 def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, sources: Sources) -> DryRun:
     """Look up the actions that artifacts depend on, in a store, as dry_run()."""
     workspace = analyzer.loader.workspace
-    roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
+    code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
     artifacts, pythons = list(wanted), analyzer.toolchains.python
-    keys = Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, pythons)
+    gpus = workspace.config.remote.gpus
+    resolver = Resolver(code, workspace.root, store.read_bytes, sources, gpus, pythons)
     policy = Policy(keep_going=True)
-    scheduler = Scheduler(analyzer.graph, store, keys, sources.entry, _Refuses(), _Silent(), policy)
+    scheduler = Scheduler(analyzer.graph, store, resolver, sources.entry, _Refuses(), _Silent(), policy)
     report = scheduler.build(artifacts)
     needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
     needed |= analyzer.graph.needed_for(artifacts)

@@ -16,8 +16,8 @@ from modelbuild.devices.executor import DeviceExecutor
 from modelbuild.events import Reporter
 from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
-from modelbuild.execution.keys import Keys
 from modelbuild.execution.local_executor import LocalExecutor
+from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
 from modelbuild.execution.time_limit import TimeLimit
@@ -42,7 +42,7 @@ class Engine:
     store: Store
     sources: Sources
     code: StepCode
-    keys: Keys
+    resolver: Resolver
     executor: Executor
     estimates: Estimates
 
@@ -50,9 +50,8 @@ class Engine:
         """Return a scheduler for an analyzer's graph. The actions `afresh` run although the cache contains their
         results."""
         means = self.means
-        limit = partial(time_limit, analyzer.loader, means.action_timeout)
-        policy = Policy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, limit, self.estimates)
-        return Scheduler(analyzer.graph, self.store, self.keys, self.sources.entry, executor, self.reporter, policy)
+        policy = Policy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, self.estimates)
+        return Scheduler(analyzer.graph, self.store, self.resolver, self.sources.entry, executor, self.reporter, policy)
 
 
 def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:
@@ -91,9 +90,11 @@ def open_engine(
         runners = [(str(label), runner) for label, runner in means.runners]
         executor = DeviceExecutor(inner, store, workspace.root, runners, reporter)
         models, pythons = config.remote.gpus, toolchains.python
-        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, models, pythons, executor.identity)
+        limit = partial(time_limit, analyzer.loader, means.action_timeout)
+        find = executor.identity
+        resolver = Resolver(code, workspace.root, store.read_bytes, sources, models, pythons, find, limit)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
-            yield Engine(means, reporter, store, sources, code, keys, executor, estimates)
+            yield Engine(means, reporter, store, sources, code, resolver, executor, estimates)
         finally:
             executor.close()

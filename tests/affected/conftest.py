@@ -14,10 +14,10 @@ from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
-from modelbuild.code.step_sources import source
+from modelbuild.code.step_sources import StepCode, source
 from modelbuild.events import Event
 from modelbuild.execution.executor import Outcome, Request
-from modelbuild.execution.keys import Keys
+from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.session.source_files import Sources
@@ -173,7 +173,7 @@ class Repository(workspace_builder.Workspace):
     def _scheduler(self, analyzer: Analyzer, store: LocalStore, workspace: Workspace) -> Scheduler:
         roots = {"modelbuild": Path(sys.modules["modelbuild"].__file__ or "").parent, **analyzer.rules.packages}
         sources = Sources(workspace.root, store)
-        keys = Keys.of(workspace.root, roots, store.read_bytes, sources)
+        keys = Resolver(StepCode(roots), workspace.root, store.read_bytes, sources)
         return Scheduler(analyzer.graph, store, keys, sources.entry, InProcess(store), Silent())
 
 

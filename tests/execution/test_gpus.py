@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution import gpus, keys
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.code.step_sources import StepCode
+from modelbuild.execution import gpus, resolver
+from modelbuild.execution.keys import key_of, material_of
+from modelbuild.execution.resolver import Resolver
 from modelbuild.session.source_files import Sources
 from tests.execution.isolation.conftest import RULE, Probes
 
@@ -90,17 +92,17 @@ def test_without_a_driver_there_are_none(seen: Any, driver: Path, library: str) 
 
 
 def key(bench: Any, gpu: int, stated: tuple[str, ...] = ()) -> str:
-    making = Keys.of(
-        bench.workspace, bench.packages, bench.store.read_bytes, Sources(bench.workspace, bench.store), stated
+    making = Resolver(
+        StepCode(bench.packages), bench.workspace, bench.store.read_bytes, Sources(bench.workspace, bench.store), stated
     )
-    return key_of(making.material(making.request(bench.request("tiny", gpu=gpu).action, ())))
+    return key_of(material_of(making.resolve(bench.request("tiny", gpu=gpu).action, ())))
 
 
 def test_the_model_is_in_the_key_of_an_action_that_takes_a_gpu(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.step("tiny", "def run(step):\n    pass\n")
     found = {}
     for models in (("A (8.6)",), ("B (8.6)",), ("A (8.6)", "B (8.6)"), ("B (8.6)", "A (8.6)"), ()):
-        monkeypatch.setattr(keys, "visible", lambda models=models: models)
+        monkeypatch.setattr(resolver, "visible", lambda models=models: models)
         found[models] = key(bench, gpu=1)
         assert key(bench, gpu=2) == found[models]  # their number is not in the key
     assert len(set(found.values())) == len(found)
@@ -108,7 +110,7 @@ def test_the_model_is_in_the_key_of_an_action_that_takes_a_gpu(bench: Any, monke
 
 def test_nobody_asks_the_driver_for_an_action_that_takes_none(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.step("tiny", "def run(step):\n    pass\n")
-    monkeypatch.setattr(keys, "visible", lambda: pytest.fail("asked the driver"))
+    monkeypatch.setattr(resolver, "visible", lambda: pytest.fail("asked the driver"))
     assert key(bench, gpu=0) == key(bench, gpu=0, stated=("A (8.6)",))
 
 
@@ -116,10 +118,10 @@ def test_a_machine_without_a_gpu_makes_the_key_of_the_models_that_are_stated(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.step("tiny", "def run(step):\n    pass\n")
-    monkeypatch.setattr(keys, "visible", lambda: ("A (8.6)",))
+    monkeypatch.setattr(resolver, "visible", lambda: ("A (8.6)",))
     with_one = key(bench, gpu=1)
     assert key(bench, gpu=1, stated=("B (8.6)",)) == with_one  # this machine's GPUs are used
-    monkeypatch.setattr(keys, "visible", lambda: ())
+    monkeypatch.setattr(resolver, "visible", lambda: ())
     assert key(bench, gpu=1, stated=("A (8.6)",)) == with_one
     assert key(bench, gpu=1) != with_one
 

@@ -22,7 +22,7 @@ from modelbuild.analysis.rules import Rules, load_rules
 from modelbuild.api import Expander
 from modelbuild.code.step_sources import StepCode
 from modelbuild.execution.executor import Request
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.keys import key_of, material_of
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_bytes
@@ -568,8 +568,6 @@ class ActionKeys:
         self.rules: Rules = load_rules(root, ())
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **self.rules.packages}
         self._code = StepCode(roots)
-        nothing: Any = None  # no file is read for these keys
-        self._keys = Keys.of(root, roots, lambda digest: b"", nothing)
         (root / "MODELBUILD.toml").write_text("")
         for name in FILES:
             (root / name).write_text(name)
@@ -594,12 +592,12 @@ class ActionKeys:
             listed = LAYERS if "#sensitivity" in node.id else PLAN
             node.then(Expander(analyzer.graph, node.owner, node.room), *(listed for _ in node.reads))
         actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
-        return {name_of(action): key_of(self._keys.material(self._request(action))) for action in actions}
+        return {name_of(action): key_of(material_of(self._request(action))) for action in actions}
 
     def _request(self, action: Action) -> Request:
         # Some distributions of backends are not installed everywhere.
         tools = dict.fromkeys(action.tools, "1")
-        return Request(action, tuple(self._staged(action)), tools, self._code.modules(*action.modules))
+        return Request(action, tuple(self._staged(action)), tools, code=self._code.digest(*action.modules))
 
     def _staged(self, action: Action) -> list[StagedInput]:
         return [

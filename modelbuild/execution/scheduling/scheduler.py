@@ -20,7 +20,8 @@ from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
 from modelbuild.events import ActionStarted, CacheUsed, GraphGrew, Reporter
 from modelbuild.execution.executor import Executor, Outcome, Request
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.keys import key_of, material_of
+from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.loop import Loop, Promise
@@ -28,7 +29,6 @@ from modelbuild.execution.scheduling.lost_blobs import Keyed, Remaker
 from modelbuild.execution.scheduling.report import Report, Reports, named
 from modelbuild.execution.scheduling.slots import Key, Slots, machine
 from modelbuild.execution.scheduling.start_order import StartOrder
-from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.store.interface import Store
 from modelbuild.workspace.workspace import BUILT_IN
 
@@ -43,7 +43,6 @@ class Policy:
     keep_going  whether actions start after another one failed
     lookups     number of concurrent cache lookups; a lookup reads and hashes, so two keep the disk busy
     afresh      ids of actions that run without a lookup
-    limit       returns the time that an action may run, or None
     estimates   returns the seconds that actions take
     """
 
@@ -51,7 +50,6 @@ class Policy:
     keep_going: bool = False
     lookups: int = 2
     afresh: Collection[str] = ()
-    limit: Callable[[Action], TimeLimit | None] = lambda action: None
     estimates: Estimates = lambda names: {}
 
 
@@ -63,7 +61,7 @@ class Scheduler:
         self,
         graph: ActionGraph,
         store: Store,
-        keys: Keys,
+        resolver: Resolver,
         source: Callable[[str], tuple[Path, FileEntry]],
         executor: Executor,
         reporter: Reporter,
@@ -73,7 +71,7 @@ class Scheduler:
         self.values = Values(source)
         self.report = Report()
         self._store = store
-        self._keys = keys
+        self._resolver = resolver
         self._executor = executor
         self._reporter = reporter
         self._policy = policy
@@ -269,12 +267,12 @@ class Scheduler:
 
     def _look_up(self, action: Action) -> Keyed:
         try:
-            request = self._keys.request(action, self.values.staged(action))
-            material = self._keys.material(request)
+            request = self._resolver.resolve(action, self.values.staged(action))
         except (LoadingError, EnvironmentProblem) as error:  # source that is not Python; a missing package
             if not self._policy.keep_going:
                 raise
             raise BuildError(str(error)) from error
+        material = material_of(request)
         key = key_of(material)
         began = time.monotonic()
         result = None if action.id in self._policy.afresh else self._store.get_action(key, material)
@@ -298,8 +296,8 @@ class Scheduler:
         return await self._remaker.keeping(attempt)
 
     def _execute(self, keyed: Keyed) -> Outcome:
-        outcome = self._executor.run(self._limited(keyed.request))
-        if outcome.place is None and (problem := self._keys.outdated(keyed.request)):
+        outcome = self._executor.run(keyed.request)
+        if outcome.place is None and (problem := self._resolver.outdated(keyed.request)):
             return replace(outcome, result=None, problem=problem)
         if outcome.result is not None and outcome.keep:
             began = time.monotonic()
@@ -311,10 +309,7 @@ class Scheduler:
     async def _run_again(self, request: Request) -> Outcome:
         """Run an action whose result turned out to be unusable."""
         async with self._slots.slot(request.action.id, request.action.resources):
-            return await self._loop.call(lambda: self._executor.run(self._limited(request)))
-
-    def _limited(self, request: Request) -> Request:
-        return replace(request, limit=self._policy.limit(request.action))
+            return await self._loop.call(lambda: self._executor.run(request))
 
     async def _keeping(self, work: Callable[[], T]) -> T:
         async def call() -> T:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.code.step_sources import StepCode, changed
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import Request, step_order
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.execution.toolchain_files import FOLDER, files_of
@@ -139,11 +139,8 @@ def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[st
 
 def _order(request: Request, sent: bool) -> RemoteOrder:
     """Return the order of an action, whose toolchain is in its input root if `sent`."""
-    action = request.action
-    inputs: dict[str, list[str]] = {}
-    for item in request.inputs:
-        inputs.setdefault(item.name, []).append(item.path)
-    paths = {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs}
+    action, order = request.action, step_order(request)
+    paths = order["outputs"]
     folders = {paths[o.name] if o.kind == "tree" else paths[o.name].rpartition("/")[0] for o in action.outputs}
     toolchain: Toolchain = {
         "python": request.python.version,
@@ -154,19 +151,10 @@ def _order(request: Request, sent: bool) -> RemoteOrder:
     if action.resources.gpu:
         toolchain["gpus"] = list(request.gpus)
     return {
-        "step": action.step,
-        "params": {**action.params, **action.unkeyed},
-        "inputs": inputs,
-        "outputs": paths,
+        "action": order,
         "outputs_folder": OUTPUTS,
         "home": HOME,
         "folders": sorted(folders),
-        "cpus": action.resources.cpu,
-        "gpu": bool(action.resources.gpu),
-        "network": action.network,
-        "modules": dict(request.modules),
-        "local": bool(request.local),
-        "env": dict(action.env),
         "preload": list(request.preload),
         "packages": sorted({"modelbuild", *(name.partition(".")[0] for name in request.modules)}),
         "toolchain": toolchain,

@@ -91,26 +91,19 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     for made in (root, folder / "scratch"):
         made.mkdir(exist_ok=True)
     views = namespaces.views(settings, str(root))
-    if not remote["gpu"]:  # a child cannot use a GPU that its parent has initialized
+    if not remote["action"]["gpu"]:  # a child cannot use a GPU that its parent has initialized
         os.environ[environment.GPUS] = ""
         for module in remote["preload"]:
             importlib.import_module(module)
     outputs, home = root / remote["outputs_folder"], root / remote["home"]
     for made in (outputs, home, *(root / path for path in remote["folders"])):
         made.mkdir(parents=True, exist_ok=True)
-    network, gpu = remote["network"], remote["gpu"]
+    action = remote["action"]
+    variables = environment.variables(home, action["cpus"], action["network"], action["gpu"])
     order: Order = {
-        "step": remote["step"],
-        "params": remote["params"],
-        "inputs": remote["inputs"],
-        "outputs": remote["outputs"],
-        "cpus": remote["cpus"],
-        "network": network,
-        "gpu": gpu,
-        "modules": remote["modules"],
-        "local": remote["local"],
-        "env": {**environment.variables(home, remote["cpus"], network, gpu), **remote["env"]},
-        "fetches": network_files.readable(nowhere, remote["params"]) if network else [],
+        **action,
+        "env": {**variables, **action["env"]},
+        "fetches": network_files.readable(nowhere, action["params"]) if action["network"] else [],
         "root": str(root),
         "writable": [str(outputs), str(home)],
     }

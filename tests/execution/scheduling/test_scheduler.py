@@ -24,10 +24,11 @@ from modelbuild.actions import (
     Tree,
 )
 from modelbuild.api.context import Expander
+from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import BuildError
 from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew, Notice
 from modelbuild.execution.executor import Outcome, Request
-from modelbuild.execution.keys import Keys
+from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.report import Report
 from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
@@ -161,7 +162,7 @@ class MemoryWorkspace:
         self.scheduler = scheduler = Scheduler(
             graph,
             self.store,
-            Keys.of(self.root, {"pack": self.pack}, self.store.read_bytes, NoFiles()),
+            Resolver(StepCode({"pack": self.pack}), self.root, self.store.read_bytes, NoFiles()),
             self.source,
             fake,
             recorder,

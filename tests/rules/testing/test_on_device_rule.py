@@ -10,8 +10,10 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.rules import load_rules
+from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import LoadingError
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.keys import key_of, material_of
+from modelbuild.execution.resolver import Resolver
 from modelbuild.rule_runner import RuleRunner
 from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
@@ -71,11 +73,11 @@ def keys(tmp_path: Path, actions: Callable[..., dict[str, Action]]) -> Keyed:
 
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
-            making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store), identity=lambda job: identity)
+            making = Resolver(
+                StepCode(roots), tmp_path, store.read_bytes, Sources(tmp_path, store), identity=lambda job: identity
+            )
             declared = actions(more, **given)
-            return {
-                name: key_of(making.material(making.request(each, staged(each)))) for name, each in declared.items()
-            }
+            return {name: key_of(material_of(making.resolve(each, staged(each)))) for name, each in declared.items()}
 
     return keyed
 

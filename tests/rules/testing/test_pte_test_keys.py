@@ -12,8 +12,10 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.rules import load_rules
+from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import LoadingError
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.keys import key_of, material_of
+from modelbuild.execution.resolver import Resolver
 from modelbuild.rule_runner import RuleRunner
 from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
@@ -73,11 +75,9 @@ def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
 
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
-            making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
+            making = Resolver(StepCode(roots), tmp_path, store.read_bytes, Sources(tmp_path, store))
             declared = actions(more, device, test=test, test_filter=test_filter)
-            return {
-                name: key_of(making.material(making.request(each, staged(each)))) for name, each in declared.items()
-            }
+            return {name: key_of(material_of(making.resolve(each, staged(each)))) for name, each in declared.items()}
 
     return keyed
 

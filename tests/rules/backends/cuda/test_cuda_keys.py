@@ -10,7 +10,9 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.rules import load_rules
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.code.step_sources import StepCode
+from modelbuild.execution.keys import key_of, material_of
+from modelbuild.execution.resolver import Resolver
 from modelbuild.rule_runner import AnalysedTarget
 from modelbuild.session.source_files import Sources
 from modelbuild.store.digests import digest_file
@@ -41,9 +43,9 @@ def keys(tmp_path: Path, analysed: Callable[..., AnalysedTarget]) -> Made:
 
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
-            making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
+            making = Resolver(StepCode(roots), tmp_path, store.read_bytes, Sources(tmp_path, store))
             return {
-                action.mnemonic: key_of(making.material(making.request(action, staged(action))))
+                action.mnemonic: key_of(material_of(making.resolve(action, staged(action))))
                 for action in program.actions.values()
             }
 

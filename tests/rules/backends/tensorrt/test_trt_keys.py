@@ -14,7 +14,9 @@ from torch import nn
 import modelbuild
 import modelbuild_rules
 from modelbuild.actions import Action, Output, StagedInput
-from modelbuild.execution.keys import Keys, key_of
+from modelbuild.code.step_sources import StepCode
+from modelbuild.execution.keys import key_of, material_of
+from modelbuild.execution.resolver import Resolver
 from modelbuild.session.source_files import Sources
 from modelbuild.store.local import open_store
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
@@ -31,7 +33,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
     roots = {found.__name__: Path(str(found.__file__)).parent for found in (modelbuild, modelbuild_rules)}
     table = Tensorrt(type="tensorrt").model_dump(mode="json")
     with open_store(folder / "store") as store:
-        keys = Keys.of(folder, roots, store.read_bytes, Sources(folder, store))
+        keys = Resolver(StepCode(roots), folder, store.read_bytes, Sources(folder, store))
 
         def made(partitioned: Any, id: str = "p0", **facts: Any) -> str:
             action = Action(
@@ -45,7 +47,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
             )
             copy = shutil.copytree(partitioned.folder / "partitions" / id, folder / "copy", dirs_exist_ok=True)
             staged = StagedInput("partition", ".inputs/partition.0/p", None, store.put_output(copy))
-            return key_of(keys.material(keys.request(action, [staged])))
+            return key_of(material_of(keys.resolve(action, [staged])))
 
         yield made
 
