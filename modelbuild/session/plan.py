@@ -20,9 +20,10 @@ from modelbuild.events import Loaded, Notice, Reporter, TargetSkipped
 from modelbuild.history.action_facts import TargetFacts, attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.session.request import DEFAULT_GROUP, Request
+from modelbuild.session.request import Request
 from modelbuild.session.result import ExpectedTarget
 from modelbuild.store.output_tree import OWN_NAMES
+from modelbuild.workspace.flags import DEFAULT_GROUP
 from modelbuild.workspace.workspace import Workspace
 
 # The configuration without a device.

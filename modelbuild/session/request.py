@@ -12,7 +12,7 @@ from modelbuild.device_runners import DeviceRunner, parse_runner
 from modelbuild.durations import parse_duration
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
-from modelbuild.workspace.flags import INSTALLED
+from modelbuild.workspace.flags import DEFAULT_GROUP, INSTALLED
 from modelbuild.workspace.remote_address import GRPC, parse_address
 from modelbuild.workspace.remote_settings import NO_REMOTE, RemoteSettings
 from modelbuild.workspace.remote_strategy import parse_strategy
@@ -20,10 +20,6 @@ from modelbuild.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from modelbuild.analysis.toolchains import Toolchains
-
-
-# The output group of a target's files.
-DEFAULT_GROUP = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,14 @@ TARGET_FLAGS = (
          also="--nobuild"),
 )  # fmt: skip
 
+# The output group of a target's files.
+DEFAULT_GROUP = "default"
+
+GROUP_FLAGS = (
+    Flag("output-groups", "text", "Build these groups of the targets' files.", "NAME,...", parameter="groups",
+         default=DEFAULT_GROUP),
+)  # fmt: skip
+
 # Files that a CI job keeps.
 RECORDING_FLAGS = (
     Flag("build-event-json", "file", "Write each event as a line of JSON."),
@@ -132,4 +140,4 @@ CI_FLAGS = (
     Flag("base-measures", "file", "Compare with an earlier --measures in the summary and the report."),
 )
 
-FLAGS = (*BUILD_FLAGS, *TARGET_FLAGS, *RECORDING_FLAGS, *TEST_FLAGS, *CI_FLAGS)
+FLAGS = (*BUILD_FLAGS, *TARGET_FLAGS, *GROUP_FLAGS, *RECORDING_FLAGS, *TEST_FLAGS, *CI_FLAGS)

@@ -10,7 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from modelbuild.cli.settings import Settings, cli
+from modelbuild.cli.group import cli
+from modelbuild.cli.settings import Settings
 from modelbuild.errors import LoadingError
 from modelbuild.workspace.flags import FLAGS, Flag
 from modelbuild.workspace.workspace import load_workspace

@@ -8,7 +8,7 @@ from modelbuild.build_record.snapshots import Snapshot
 from modelbuild.cli.completion import TARGET
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.null_build import QUIET, save_command
-from modelbuild.cli.options import building, no_options, targeting
+from modelbuild.cli.options import building, no_options, options, targeting
 from modelbuild.cli.recording import Recording, recording
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
@@ -17,21 +17,15 @@ from modelbuild.errors import ExitCode
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.build import build
-from modelbuild.session.request import DEFAULT_GROUP, Flags, make_request
+from modelbuild.session.request import Flags, make_request
+from modelbuild.workspace.flags import GROUP_FLAGS
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, metavar="TARGET...", type=TARGET)
-@click.option(
-    "--output-groups",
-    "groups",
-    default=DEFAULT_GROUP,
-    show_default=True,
-    metavar="NAME,...",
-    help="Build these groups of the targets' files.",
-)
+@options(GROUP_FLAGS)
 @targeting
 @recording
 @building
