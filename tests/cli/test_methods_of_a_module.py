@@ -195,15 +195,15 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("{ embed = ", "{ embod = ", "BUILD.toml:27:11: ':net' has no method 'embod'; did you mean 'embed'?"),
+        ("{ embed = ", "{ embod = ", "BUILD.toml:26:11: ':net' has no method 'embod'; did you mean 'embed'?"),
         (
             'entry = "net.py:Net"\n',
             'entry = "net.py:Net"\noutputs = ["y"]\n',
-            "BUILD.toml:6:1: each of the 'methods' has its own 'outputs'; expected none beside them",
+            "BUILD.toml:5:1: each of the 'methods' has its own 'outputs'; expected none beside them",
         ),
-        ("max = 4", "max = 0", "BUILD.toml:9:13: dimension 'n': expected min <= example <= max"),
-        ("scale=factor", "scale=fact", "BUILD.toml:13:1: attribute 'call': "),
-        ("shape = [1, 8]", 'shape = ["m", 8]', "BUILD.toml:12:25: input 'x': dimension 'm' is not in the table"),
+        ("max = 4", "max = 0", "BUILD.toml:8:13: dimension 'n': expected min <= example <= max"),
+        ("scale=factor", "scale=fact", "BUILD.toml:12:1: attribute 'call': "),
+        ("shape = [1, 8]", 'shape = ["m", 8]', "BUILD.toml:11:25: input 'x': dimension 'm' is not in the table"),
         (
             'entry = "net.py:Net"',
             'exported = "net.py"',
@@ -227,7 +227,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         (
             BUILD,
             BUILD + STATIC.replace('recipe = ":int8"', CALIBRATIONS + ' embod = ":net" }'),
-            "BUILD.toml:38:17: ':net' has no method 'embod'; did you mean 'embed'?",
+            "BUILD.toml:37:17: ':net' has no method 'embod'; did you mean 'embed'?",
         ),
         (
             BUILD,

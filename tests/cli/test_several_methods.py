@@ -207,28 +207,28 @@ def test_methods_for_a_gpu_share_what_is_equal(
         (
             'model = { two = ":net_2", three = ":net_3" }',
             "",
-            "BUILD.toml:14:1: pte_program 'heads' lacks the attribute 'model'",
+            "BUILD.toml:13:1: pte_program 'heads' lacks the attribute 'model'",
         ),
         (
             '{ two = ":net_2", three = ":net_3" }',
             "{}",
-            "BUILD.toml:16:1: expected the label of a torch_model, or a table with one or more",
+            "BUILD.toml:15:1: expected the label of a torch_model, or a table with one or more",
         ),
         (
             "model = { two",
             "methods = { two",
-            "BUILD.toml:16:1: unknown attribute 'methods' of pte_program 'heads'; expected 'model'",
+            "BUILD.toml:15:1: unknown attribute 'methods' of pte_program 'heads'; expected 'model'",
         ),
         (
             "{ two",
             '{ "a.b"',
-            "BUILD.toml:16:11: attribute 'model.a.b': 'a.b' is not the name of a method; expected letters, digits "
+            "BUILD.toml:15:11: attribute 'model.a.b': 'a.b' is not the name of a method; expected letters, digits "
             "and underscores",
         ),
         (
             'stack = ":stack"\n',
             'stack = ":stack"\nengines = { head = ":net_2" }\n',
-            "BUILD.toml:18:1: engines take the place of submodules of one model; "
+            "BUILD.toml:17:1: engines take the place of submodules of one model; "
             "expected one model with 'inputs', not a table of models",
         ),
         (BUILD, BUILD + TEST.replace('method = "three"\n', ""), "expected 'method', one of: three, two"),
