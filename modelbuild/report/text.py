@@ -78,10 +78,11 @@ def summary(progress: Progress) -> str:
     assert progress.finished is not None
     if progress.planned is not None:
         return _planned(progress.planned)
+    if progress.finished.up_to_date:
+        targets = len(progress.tests) or len(progress.built)
+        return nothing_to_do(targets, progress.finished.actions, progress.finished.seconds)
     if progress.tests:
         return f"Done in {duration(progress.finished.seconds)}: {counts(progress)}"
-    if progress.finished.up_to_date:
-        return nothing_to_do(len(progress.built), progress.finished.actions, progress.finished.seconds)
     took = duration(progress.finished.seconds)
     targets = count(len(progress.built), "target")
     if progress.ok:
