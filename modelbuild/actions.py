@@ -10,6 +10,9 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 from modelbuild.device_runners import DeviceJob
 from modelbuild.ids import ActionId, TargetId
 
+# The name of a toolchain that stands for the Python that modelbuild runs in.
+INSTALLED = "installed"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Digest:
@@ -120,6 +123,7 @@ class Action:
     env         environment variables for the step besides the fixed ones; part of the key
     preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)
+    toolchain   the name of the toolchain that the step runs in; what it has is in the key, but not its name
     device      the part of the action that runs on a device before the step; the key contains the device's identity
     notes       name of an output: a text file whose lines are printed when the action has succeeded
     error_text  formats the action's error message and notes; not part of the key
@@ -139,6 +143,7 @@ class Action:
     env: tuple[tuple[str, str], ...] = ()
     preload: tuple[str, ...] = ()
     network: bool = False
+    toolchain: str = INSTALLED
     device: DeviceJob | None = None
     resources: Resources = Resources()
     description: str = ""
@@ -164,6 +169,7 @@ class Expansion:
     then: Callable[..., Mapping[str, Artifact]]
     room: str
     names: tuple[str, ...]
+    toolchain: str = INSTALLED
 
     @property
     def package(self) -> str:

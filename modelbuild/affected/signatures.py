@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import modelbuild
-from modelbuild.actions import Action, Artifact, Expansion, FileEntry, SourceArtifact
+from modelbuild.actions import INSTALLED, Action, Artifact, Expansion, FileEntry, SourceArtifact
 from modelbuild.affected.git import Change
 from modelbuild.affected.required_tools import NeededTools
 from modelbuild.affected.tool_versions import Versions
@@ -26,7 +26,6 @@ from modelbuild.execution.keys import key_of, material
 from modelbuild.labels import Label
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file
-from modelbuild.workspace.flags import INSTALLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class Signatures:
         inputs = [[i.name, i.path, self._artifact(i.artifact)] for i in action.inputs]
         tools = self._revision.versions.of(needed.distributions, needed.absent, unknown)
         local = {each.name: {"": self._revision.local(each.path)} for each in needed.local}
-        toolchain = self._toolchain(self._analyzer.toolchains.name(action.owner))
+        toolchain = self._toolchain(action.toolchain)
         any_local = self._revision.any_local(self._tools.tools) if unknown else ""
         code = self._code.digest(*action.modules)
         return key_of([material(action, code, inputs, tools, installed().version, local), toolchain, any_local])

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from modelbuild.action_graph import ActionGraph
-from modelbuild.actions import Artifact, SourceArtifact
+from modelbuild.actions import INSTALLED, Artifact, SourceArtifact
 from modelbuild.analysis.call_rule import call_rule
+from modelbuild.analysis.configuration import ANY, DEVICE, Configuration, Configurations
 from modelbuild.analysis.entry_files import EntryFiles
 from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
@@ -23,35 +24,33 @@ from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.loading.package import Target
 from modelbuild.loading.references import parse_label
 from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
 from modelbuild.paths import PathError
-from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.toml_document import Stamp, Where
 from modelbuild.workspace.workspace import BUILT_IN, default_workspace
 
-DEVICE = "device"
 TOOLCHAIN = "toolchain"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A target in a configuration. `device` comes from the command line or a depending target; None leaves the choice
-    to the target's own attribute and the workspace's default. So it is with `toolchain`, the name of one or ''."""
+    """A target, and the configuration that it is asked for."""
 
     label: Label
-    device: Label | None
-    toolchain: str = ""
+    configuration: Configuration = ANY
 
     def __str__(self) -> str:
         return self.id
 
     @property
     def id(self) -> TargetId:
-        parts = [str(part) for part in (self.device, self.toolchain) if part]
-        return TargetId.of(self.label, ", ".join(parts) if parts else None)
+        return TargetId.of(self.label, str(self.configuration) or None)
+
+    @property
+    def without_device(self) -> Node:
+        return Node(self.label, replace(self.configuration, device=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class ConfiguredTarget:
     @property
     def id(self) -> TargetId:
         """The owner of the target's actions."""
-        return self.node.id if self.configured else replace(self.node, device=None).id
+        return self.node.id if self.configured else self.node.without_device.id
 
     def files(self) -> tuple[Artifact, ...]:
         return next((p.files for p in self.providers if isinstance(p, Files)), ())
@@ -85,7 +84,7 @@ class _Pending:
     rule: Rule
     attrs: Attrs
     device: Label | None
-    toolchain: str
+    passed: Configuration
     references: dict[tuple[type, Reference], Path]
     configurable: bool
     dependencies: Iterator[tuple[Node, Path]]
@@ -112,22 +111,23 @@ class Analyzer:
     ) -> None:
         self.loader = loader
         self.rules = rules
-        self.default_device = default_device
         self.test_filter = test_filter
         self.toolchains = toolchains or Toolchains(loader.workspace.config.toolchain)
+        self._configurations = Configurations(loader, rules, self.toolchains, default_device)
+        self.default_device = default_device
         self.toolchain_files: dict[str, Stamp] = {}
         self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root, self.toolchains.python).complete)
         self.entries = EntryFiles(loader)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
-        self._unconfigured: dict[tuple[Label, str], ConfiguredTarget] = {}
+        self._unconfigured: dict[Node, ConfiguredTarget] = {}
         self._own: Analyzer | None = None
 
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
         """Return a target configured for a device. Raises LoadingError, located, for any error in BUILD files."""
         if device is not None:
             self._platform(device)
-        return self._analyze(Node(label, device), None)
+        return self._analyze(Node(label, Configuration(device)), None)
 
     def device(self, label: Label) -> Platform:
         """Return the provider of a device that the command line names. Raises UsageError for another target."""
@@ -143,7 +143,7 @@ class Analyzer:
         """Return the provider of a toolchain, which `at` refers to (None: the command line)."""
         if label.repository:
             return self._brought(label, at)
-        target = self._analyze(Node(label, None), at)
+        target = self._analyze(Node(label), at)
         for provider in target.providers:
             if isinstance(provider, PythonToolchain):
                 return provider
@@ -191,9 +191,9 @@ class Analyzer:
     def _open(self, node: Node, at: Where | None) -> _Pending:
         target = self.loader.target(node.label, at)
         rule = self.rules.by_name[target.rule]
-        has_device = DEVICE in rule.attrs.model_fields
-        asked = node.device or self._own_device(target) if has_device else node.device
-        device = asked or self.default_device
+        passed = self._configurations.passed(target, node.configuration)
+        # The workspace's default is not passed down: it would override a dependency's own device.
+        device = passed.device or self.default_device
         selecting = list(select_labels(target))
         for label, path in selecting:
             self.loader.target(label, partial(target.location, path))
@@ -202,105 +202,49 @@ class Analyzer:
         found: dict[tuple[type, Reference], Path] = {}
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
-        toolchain = node.toolchain or self._own_toolchain(target, node.device)
-        configurable = has_device or bool(selecting)
-        pending = _Pending(node, selected, rule, attrs, device, toolchain, found, configurable, iter(()))
-        # The workspace's default is not passed down: it would override a dependency's own device.
-        # A dependency whose own device the target takes needs no other configuration.
-        taken = rule.device_from if not node.device and target.attributes.get(DEVICE) is None else ()
-        pending.dependencies = iter(list(self._dependencies(pending, asked, taken)))
+        configurable = self._configurations.has_device(target) or bool(selecting)
+        pending = _Pending(node, selected, rule, attrs, device, passed, found, configurable, iter(()))
+        pending.dependencies = iter(list(self._dependencies(pending)))
         return pending
 
-    def _own_toolchain(self, target: Target, device: Label | None) -> str:
-        """Return the toolchain that a target for a device names, or one of the targets from which its rule takes it;
-        '' for the base."""
-        if self.toolchains.for_all:
-            return ""
-        waiting, seen = [(target, device)], {target.label}
-        while waiting:
-            each, asked = waiting.pop()
-            if each.toolchain:
-                return each.toolchain
-            rule = self.rules.by_name[each.rule]
-            if not rule.toolchain_from:
-                continue
-            asked = asked or self._own_device(each) if DEVICE in rule.attrs.model_fields else asked
-            selected = resolve_selects(each, asked or self.default_device)
-            labels = [pair for name in rule.toolchain_from for pair in _labels(name, selected.attributes.get(name))]
-            for path, text in reversed(labels):
-                at = partial(selected.location, path)
-                named = self.loader.target(parse_label(text, each.label.package, at), at)
-                if named.label not in seen:
-                    seen.add(named.label)
-                    waiting.append((named, asked))
-        return ""
-
-    def _passed_toolchain(self, wanted: str, target: Target, device: Label | None) -> str:
-        """Return the toolchain that a dependency must be told of, to be in the `wanted` one; '' if it is in it anyway,
-        or if there is none to pass down."""
-        if not wanted or wanted == (self._own_toolchain(target, device) or self.toolchains.base):
-            return ""
-        return wanted
-
-    def _own_device(self, target: Target) -> Label | None:
-        """Return the attribute `device`, or else that of a target from which the rule takes it. They are read before
-        selects are resolved, because selects depend on the device."""
-        waiting, seen = [target], {target.label}
-        while waiting:
-            each = waiting.pop()
-            text = each.attributes.get(DEVICE)
-            if isinstance(text, str):
-                return parse_label(text, each.label.package, partial(each.location, (DEVICE,)))
-            names = self.rules.by_name[each.rule].device_from if text is None else ()
-            labels = [pair for name in names for pair in _labels(name, each.attributes.get(name))]
-            for path, named in reversed(labels):
-                at = partial(each.location, path)
-                other = self.loader.target(parse_label(named, each.label.package, at), at)
-                if other.label not in seen and DEVICE in self.rules.by_name[other.rule].attrs.model_fields:
-                    seen.add(other.label)
-                    waiting.append(other)
-        return None
-
-    def _dependencies(
-        self, pending: _Pending, device: Label | None, taken: tuple[str, ...]
-    ) -> Iterator[tuple[Node, Path]]:
+    def _dependencies(self, pending: _Pending) -> Iterator[tuple[Node, Path]]:
+        asked, passed, target = pending.node.configuration, pending.passed, pending.selected.target
         package = pending.node.label.package
         for (_, reference), path in pending.references.items():
             if isinstance(reference, (Entry, Glob)) or (isinstance(reference, Source) and not reference.is_label):
                 continue
             at = partial(pending.selected.location, path)
             label = parse_label(reference, package, at)
-            asked = None if path[0] in taken else device
-            node = Node(label, asked, self._passed_toolchain(pending.toolchain, self.loader.target(label, at), asked))
+            dependency = self.loader.target(label, at)
+            node = Node(label, self._configurations.transition(asked, passed, target, path[0], dependency))
             if path == (DEVICE,):
                 # A device is not built for a device; and a requested device overrides this one.
-                node = Node(pending.device or label, None)
-            check_visible(self.loader.target(label, at), package, at)
+                node = Node(pending.device or label)
+            check_visible(dependency, package, at)
             pending.found[reference] = node
             yield node, path
-        toolchain = _toolchain_label(pending.toolchain)
+        toolchain = _toolchain_label(pending.passed.toolchain)
         if toolchain is not None and not toolchain.repository:
             at = partial(pending.selected.location, (TOOLCHAIN,))
-            if pending.selected.target.toolchain == pending.toolchain:
+            if target.toolchain == passed.toolchain:
                 check_visible(self.loader.target(toolchain, at), package, at)
-            yield Node(toolchain, None), (TOOLCHAIN,)
+            yield Node(toolchain), (TOOLCHAIN,)
 
     def _close(self, pending: _Pending) -> ConfiguredTarget:
         needed = list(pending.found.values())
-        label = _toolchain_label(pending.toolchain)
+        label = _toolchain_label(pending.passed.toolchain)
         if label is not None:
             self.toolchain(label, partial(pending.selected.location, (TOOLCHAIN,)))
-            needed += [] if label.repository else [Node(label, None)]
+            needed += [] if label.repository else [Node(label)]
         self.dependencies[pending.node] = tuple(dict.fromkeys(needed))
         configured = pending.configurable or any(self.targets[n].configured for n in pending.found.values())
         if configured:
             return self._apply_rule(pending, pending.node, configured=True)
         # The same for every device, so it is analysed and its actions are declared only once.
-        name = (pending.node.label, pending.node.toolchain)
-        if name not in self._unconfigured:
-            node = replace(pending.node, device=None)
-            self._unconfigured[name] = self._apply_rule(pending, node, configured=False)
-        return replace(self._unconfigured[name], node=pending.node, device=pending.device)
+        node = pending.node.without_device
+        if node not in self._unconfigured:
+            self._unconfigured[node] = self._apply_rule(pending, node, configured=False)
+        return replace(self._unconfigured[node], node=pending.node, device=pending.device)
 
     def _apply_rule(self, pending: _Pending, node: Node, configured: bool) -> ConfiguredTarget:
         locate = pending.selected.location
@@ -315,10 +259,9 @@ class Analyzer:
             elif isinstance(reference, Source):
                 files[reference] = self._source(pending, reference, partial(locate, path))
         device = pending.device if configured else None
-        toolchain = pending.toolchain or self.toolchains.base
-        self.toolchains.declare(node.id, toolchain)
+        toolchain = pending.passed.toolchain or self.toolchains.base
         room = pending.rule.room
-        declaration = Declaration(node.id, node.label, room, pending.attrs, device, locate, self.test_filter)
+        declaration = Declaration(node.id, node.label, room, toolchain, pending.attrs, device, locate, self.test_filter)
         resolved = Resolved(
             files,
             {text: self.targets[n].providers for text, n in pending.found.items()},
@@ -353,7 +296,7 @@ class Analyzer:
     def _platform(self, label: Label, at: Where | None = None) -> Platform:
         if at and label == self.default_device:
             at = partial(self.loader.workspace.document.location, ("build", "default_device"))
-        target = self._analyze(Node(label, None), at)
+        target = self._analyze(Node(label), at)
         for provider in target.providers:
             if isinstance(provider, Platform):
                 return provider
@@ -364,14 +307,6 @@ class Analyzer:
 def _toolchain_label(name: str) -> Label | None:
     """Return the label of a named toolchain; None for the base, and for the Python of modelbuild."""
     return None if name in ("", INSTALLED) else Label.parse_toolchain(name)
-
-
-def _labels(name: str, given: object) -> Iterator[tuple[Path, str]]:
-    """Yield the labels of an attribute, a label or a table of labels, with their places."""
-    named = {(name, key): each for key, each in given.items()} if isinstance(given, dict) else {(name,): given}
-    for path, text in named.items():
-        if isinstance(text, str):
-            yield path, text
 
 
 def _in_workspace(path: str, at: Where) -> SourceArtifact:

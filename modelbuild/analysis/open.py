@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from modelbuild.actions import INSTALLED
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.make_toolchain import make_toolchain
 from modelbuild.analysis.rules import load_rules
 from modelbuild.analysis.toolchains import Toolchains
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.workspace import Workspace
 
 

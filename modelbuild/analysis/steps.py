@@ -16,13 +16,13 @@ from modelbuild.workspace.workspace import BUILT_IN
 
 class Steps:
     """Steps of the rule packages in `packages` (import name -> folder), in the workspace at `root`. `interpreter`
-    returns the Python that the actions of a target, by its id, run in."""
+    returns the Python of a toolchain, by its name."""
 
     def __init__(
         self,
         packages: Mapping[str, Path],
         root: Path,
-        interpreter: Callable[[str], Interpreter] = lambda owner: installed(),
+        interpreter: Callable[[str], Interpreter] = lambda toolchain: installed(),
     ) -> None:
         self._packages = packages
         self._root = root
@@ -38,7 +38,7 @@ class Steps:
         Raises LookupError for a missing step, and LoadingError for a missing plug-in or a module that is not Python.
         """
         own = any(module.partition(".")[0] != BUILT_IN for module in action.modules)
-        python = self._interpreter(action.owner) if own else installed()
+        python = self._interpreter(action.toolchain) if own else installed()
         step = (action.modules, action.tools, python.program)
         if step not in self._imported:
             self._imported[step] = self._look(action, python)

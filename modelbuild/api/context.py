@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, Generic, Protocol, TypeVar
 
 from modelbuild.actions import (
+    INSTALLED,
     Action,
     Artifact,
     DerivedArtifact,
@@ -52,10 +53,11 @@ class Graph(Protocol):
 class Expander:
     """Declares actions for one target."""
 
-    def __init__(self, graph: Graph, owner: TargetId, room: str) -> None:
+    def __init__(self, graph: Graph, owner: TargetId, room: str, toolchain: str = INSTALLED) -> None:
         self._graph = graph
         self._owner = owner
         self._room = room
+        self._toolchain = toolchain
 
     def action(
         self,
@@ -133,6 +135,7 @@ class Expander:
             env=tuple(sorted((env or {}).items())),
             preload=tuple(preload),
             network=network,
+            toolchain=self._toolchain,
             device=device,
             resources=resources or Resources(),
             description=description,
@@ -181,7 +184,8 @@ class Expander:
         outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
         names, paths = tuple(each.name for each in outputs), tuple(each.path for each in outputs)
         read = (reads,) if isinstance(reads, DerivedArtifact) else tuple(reads)
-        self._graph.add_expansion(Expansion(identifier, self._owner, read, names, then, self._room, paths))
+        expansion = Expansion(identifier, self._owner, read, names, then, self._room, paths, self._toolchain)
+        self._graph.add_expansion(expansion)
         return {name: DerivedArtifact(identifier, name) for name in names}
 
 
@@ -189,16 +193,18 @@ class Expander:
 class Declaration(Generic[A]):
     """A target's declaration, in one configuration.
 
-    id      the id of the target
-    room    the Python package of its rule
-    device  the device that it is configured for; None if the device makes no difference to it
-    locate  returns the place of an attribute
+    id          the id of the target
+    room        the Python package of its rule
+    toolchain   the name of the toolchain that its actions run in
+    device      the device that it is configured for; None if the device makes no difference to it
+    locate      returns the place of an attribute
     test_filter  the expression of --test-filter; '' without
     """
 
     id: TargetId
     label: Label
     room: str
+    toolchain: str
     attrs: A
     device: Label | None
     locate: Callable[[Path], Location]
@@ -234,7 +240,7 @@ class Context(Expander, Generic[A]):
     """
 
     def __init__(self, graph: Graph, declaration: Declaration[A], resolved: Resolved) -> None:
-        super().__init__(graph, declaration.id, declaration.room)
+        super().__init__(graph, declaration.id, declaration.room, declaration.toolchain)
         self.label = declaration.label
         self.attrs = declaration.attrs
         self.device_label = declaration.device

@@ -59,7 +59,7 @@ class Resolver:
         blob: Callable[[Digest], bytes],
         files: Files,
         gpus: Sequence[str] = (),
-        pythons: Pythons = lambda owner: python.installed(),
+        pythons: Pythons = lambda toolchain: python.installed(),
         identity: Identity = lambda job: {},
         limit: Limits = lambda action: None,
     ) -> None:
@@ -78,7 +78,7 @@ class Resolver:
     def resolve(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
         """Return an action's request. Raises EnvironmentProblem for a missing tool, and BuildError for a Python input
         that changed."""
-        used = self._pythons(action.owner)
+        used = self._pythons(action.toolchain)
         environment = self._environment(used)
         needed = self._needed(action, inputs, environment.tools)
         local = self._local.staged(needed.local)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from modelbuild.actions import INSTALLED
 from modelbuild.errors import LoadingError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_target_name
 from modelbuild.loading.matrix import expand_matrix
 from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package, Target
 from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
 from modelbuild.paths import MAX_NAME
-from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.toml_document import Document, show
 from modelbuild.workspace.toml_table import Table
 from modelbuild.workspace.toml_tokens import KeyPath

@@ -79,8 +79,8 @@ def summary(progress: Progress) -> str:
     if progress.planned is not None:
         return _planned(progress.planned)
     if progress.finished.up_to_date:
-        targets = len(progress.tests) or len(progress.built)
-        return nothing_to_do(targets, progress.finished.actions, progress.finished.seconds)
+        unchanged = len(progress.tests) or len(progress.built)
+        return nothing_to_do(unchanged, progress.finished.actions, progress.finished.seconds)
     if progress.tests:
         return f"Done in {duration(progress.finished.seconds)}: {counts(progress)}"
     took = duration(progress.finished.seconds)

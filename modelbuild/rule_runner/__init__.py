@@ -59,7 +59,7 @@ class AnalysedTarget:
         Return the artifact of each promise. Raises KeyError if the target has no expansion of this name."""
         expansion = self._graph.nodes[f"{self.id}#{name}"]
         assert isinstance(expansion, Expansion)
-        return expansion.then(Expander(self._graph, expansion.owner, expansion.room), *contents)
+        return expansion.then(Expander(self._graph, expansion.owner, expansion.room, expansion.toolchain), *contents)
 
 
 class RuleRunner:

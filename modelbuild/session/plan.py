@@ -114,7 +114,8 @@ def make_plan(workspace: Workspace, request: Request, reporter: Reporter, test_f
                 found.append(analyzer.analyze(target.label, device))
             except LoadingError as error:
                 skip(str(target.label), error)
-    analyzer.toolchains.make_all()
+    for name in dict.fromkeys(target.toolchain for target in analyzer.targets.values()):
+        analyzer.toolchains.python(name)
     groups = tuple(dict.fromkeys(wanted.groups))
     if groups != (DEFAULT_GROUP,):
         found = _with_groups(found, groups, wanted.patterns, bool(skipped))

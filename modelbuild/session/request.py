@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modelbuild.actions import INSTALLED
 from modelbuild.device_runners import DeviceRunner, parse_runner
 from modelbuild.durations import parse_duration
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
-from modelbuild.workspace.flags import DEFAULT_GROUP, INSTALLED
+from modelbuild.workspace.flags import DEFAULT_GROUP
 from modelbuild.workspace.remote_address import GRPC, parse_address
 from modelbuild.workspace.remote_settings import NO_REMOTE, RemoteSettings
 from modelbuild.workspace.remote_strategy import parse_strategy

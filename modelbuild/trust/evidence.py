@@ -170,7 +170,7 @@ class _Gatherer:
     def _sources(self, target: ConfiguredTarget, actions: Iterable[str]) -> Iterator[File]:
         """Yield each file of the workspace that an action reads, or that is itself an output, and the locks
         of toolchains."""
-        pythons = [self._analyzer.toolchains.python(node.owner) for node in self._nodes(actions)]
+        pythons = [self._analyzer.toolchains.python(node.toolchain) for node in self._nodes(actions)]
         for lock, toolchain in sorted({(python.lock, python.toolchain) for python in pythons if python.lock}):
             yield File(_lock_name(lock, toolchain), self._engine.sources.entry(lock)[1].digest.hash)
         named = {item.artifact for node in self._nodes(actions) for item in node.inputs}

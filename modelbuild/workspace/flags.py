@@ -14,8 +14,6 @@ MOST_RUNS = 10_000
 SHOWN_OUTPUTS = ("none", "summary", "all")
 # Values of --test-output: of which tests the printed text is shown.
 TEST_OUTPUTS = ("summary", "errors", "all")
-# The value of --toolchain that stands for the Python that modelbuild runs in.
-INSTALLED = "installed"
 # The file of --target-pattern-file that stands for standard input.
 STDIN = "-"
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from modelbuild.actions import INSTALLED
 from modelbuild.device_runners import parse_runner
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
-from modelbuild.workspace.flags import FLAGS, INSTALLED, Flag, FlagValue
+from modelbuild.workspace.flags import FLAGS, Flag, FlagValue
 from modelbuild.workspace.remote_address import GRPC, SCHEMES, parse_address
 from modelbuild.workspace.remote_strategy import parse_strategy
 from modelbuild.workspace.remote_table import read_choice

@@ -590,7 +590,7 @@ class ActionKeys:
             analyzer.analyze(Label("", name))
         for node in [n for n in analyzer.graph.nodes.values() if isinstance(n, Expansion)]:
             listed = LAYERS if "#sensitivity" in node.id else PLAN
-            node.then(Expander(analyzer.graph, node.owner, node.room), *(listed for _ in node.reads))
+            node.then(Expander(analyzer.graph, node.owner, node.room, node.toolchain), *(listed for _ in node.reads))
         actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
         return {name_of(action): key_of(material_of(self._request(action))) for action in actions}
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild.actions import INSTALLED
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import parse_pattern
 from modelbuild.report import make_reporter
 from modelbuild.session.build import build
 from modelbuild.session.request import make_request
-from modelbuild.workspace.flags import INSTALLED
 
 if TYPE_CHECKING:
     from modelbuild.session.request import Flags, Request

@@ -216,7 +216,7 @@ class Scheduler:
         from modelbuild.api.context import Expander
 
         try:
-            made = expansion.then(Expander(self.graph, expansion.owner, expansion.room), *data)
+            made = expansion.then(Expander(self.graph, expansion.owner, expansion.room, expansion.toolchain), *data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it returned {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
             self._check(made.values())

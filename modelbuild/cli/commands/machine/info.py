@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelbuild import __version__
+from modelbuild.actions import INSTALLED
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api.providers import Platform
@@ -23,7 +24,6 @@ from modelbuild.execution.isolation.guarantees import guarantees
 from modelbuild.execution.scheduling.slots import machine
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 if TYPE_CHECKING:
