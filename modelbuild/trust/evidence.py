@@ -129,7 +129,8 @@ class _Gatherer:
     def _import_path(self, owner: str) -> tuple[str, ...]:
         """Return the folders with the packages of a target's steps: also those beside modelbuild, which has
         modelbuild-runtime for toolchains without it."""
-        return (*self._analyzer.toolchains.python(owner).path, *installed().path)
+        name = next(node.toolchain for node in self._analyzer.graph.nodes.values() if node.owner == owner)
+        return (*self._analyzer.toolchains.python(name).path, *installed().path)
 
     def _outputs(self, target: ConfiguredTarget) -> Iterator[tuple[str, str]]:
         """Yield the path of each output file below the target's folder, and its SHA-256."""

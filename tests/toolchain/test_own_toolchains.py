@@ -223,4 +223,4 @@ def test_the_toolchain_of_a_stack_a_program_and_its_test(
     assert found["net"] == found["program"] == f"//:{expected}"
     named = own.get("program") or own.get("stack") or own.get("model") or "base"
     (program,) = [node for node in analyzer.targets if node.label.name == "program"]
-    assert program.toolchain == ("" if named == expected else f"//:{expected}")
+    assert program.configuration.toolchain == ("" if named == expected else f"//:{expected}")
