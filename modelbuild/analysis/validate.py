@@ -14,6 +14,21 @@ from modelbuild.errors import LoadingError, Location, did_you_mean
 from modelbuild.workspace.workspace import BUILT_IN
 
 
+# What pydantic expected, by the type of its error.
+_WORDS = {
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "float_type": "a number",
+    "int_type": "an integer",
+    "list_type": "an array",
+    "model_type": "a table",
+    "string_type": "a string",
+    "tuple_type": "an array",
+}
+# The most attributes that an error about an unknown one lists.
+_MOST = 20
+
+
 def validate(
     rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], locate: Callable[[Path], Location]
 ) -> Attrs:
@@ -79,6 +94,9 @@ def _is_plain(details: ErrorDetails) -> bool:
 
 
 def _expected(details: ErrorDetails) -> str:
+    """Return what pydantic expected, in TOML's words."""
+    if details["type"] in _WORDS:
+        return _WORDS[details["type"]]
     text = details["msg"].removeprefix("Input should be ").removeprefix("Input should ").partition(", got ")[0]
     return text[0].lower() + text[1:]
 
@@ -109,7 +127,10 @@ def _line(rule: str, name: str, schema: type[Attrs], details: ErrorDetails, path
         owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}'"
         owners = _owners(schema, details["loc"])
         new = next((each.renamed[last] for each in owners if issubclass(each, Attrs) and last in each.renamed), "")
-        hint = f"; expected '{new}'" if new else did_you_mean(last, _fields(owners))
+        known = _fields(owners)
+        hint = f"; expected '{new}'" if new else did_you_mean(last, known)
+        if not hint and len(known) <= _MOST:
+            hint = f"; expected one of {', '.join(known)}"
         return f"unknown attribute '{last}' of {owner}{hint}"
     if kind == "missing" and isinstance(path[-1], int):
         return (

@@ -9,7 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """The return value of a backend's `describe(path, offset, size)` for a delegate's blob in a file."""
+    """The return value of a backend's `describe(path, offset, size)` for a delegate's blob in a file.
+
+    summary   what the blob is, in one line
+    inputs    a line for each argument of the delegate, such as "x float32[1, 16]", without constants; `outputs` likewise.
+              With another number of lines, `modelbuild inspect` prints neither
+    facts     other facts, as JSON values, for `modelbuild inspect --json`
+    """
 
     summary: str
     inputs: tuple[str, ...] = ()

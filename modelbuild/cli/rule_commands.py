@@ -47,7 +47,12 @@ def click_command(declared: Command) -> click.Command:
 def _option(option: Option) -> Any:
     kind = click.IntRange(0) if isinstance(option.default, int) else str
     return click.option(
-        f"--{option.name}", type=kind, default=option.default, help=option.help, metavar=option.metavar or None
+        f"--{option.name}",
+        type=kind,
+        default=option.default,
+        show_default=bool(option.default),
+        help=option.help,
+        metavar=option.metavar or None,
     )
 
 

@@ -45,7 +45,7 @@ MODELS = {
     ),
     "half a size": (
         inputs('inputs = [{ name = "x", shape = [2, 3.5], dtype = "float32" }]'),
-        "4:37: attribute 'inputs[0].shape[1]': expected a valid integer or a valid string, got 3.5",
+        "4:37: attribute 'inputs[0].shape[1]': expected an integer or a string, got 3.5",
     ),
     "an unknown dynamic dimension": (
         inputs(
@@ -154,7 +154,7 @@ MODELS = {
         MODEL + 'weights = ":two"\n[[filegroup]]\nname = "two"\nsrcs = ["m.py", "w.npz"]\n',
         "5:1: ':two' gives 2 files; expected one",
     ),
-    "a seed in quotes": (MODEL + 'seed = "0"\n', "5:1: attribute 'seed': expected a valid integer, got '0'"),
+    "a seed in quotes": (MODEL + 'seed = "0"\n', "5:1: attribute 'seed': expected an integer, got '0'"),
 }
 BACKENDS_AND_DEVICES = {
     "an empty stack": (stack("[]"), "3:1: attribute 'backends': expected at least 1 item, got []"),

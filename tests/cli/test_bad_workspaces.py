@@ -68,7 +68,7 @@ TABLE = {
     ),
     "wrong type": Bad(
         {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["a", 1]\n'},
-        "BUILD.toml:3:14: attribute 'srcs[1]': expected a valid string, got 1",
+        "BUILD.toml:3:14: attribute 'srcs[1]': expected a string, got 1",
     ),
     "no such file": Bad(
         {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["model.py"]\n', "models.py": ""},

@@ -48,7 +48,7 @@ quantize_report = Command(
     " which layers to leave in floating point.",
     group=_group,
     options=(
-        Option("layers", "List the N most sensitive layers (20).", 20, "N"),
+        Option("layers", "List the N most sensitive layers.", 20, "N"),
         Option("method", "The method, of a model with several.", metavar="NAME"),
     ),
     show=_show,
