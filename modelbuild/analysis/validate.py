@@ -13,7 +13,6 @@ from modelbuild.api.attrs import Attrs, Path
 from modelbuild.errors import LoadingError, Location, did_you_mean
 from modelbuild.workspace.workspace import BUILT_IN
 
-
 # What pydantic expected, by the type of its error.
 _WORDS = {
     "bool_type": "true or false",
