@@ -16,7 +16,7 @@ from modelbuild.store.gc import TRASH, empty_trash
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedStore:
     """The number of blobs (and bytes) read, the hashes of damaged blobs, which were deleted, and the number of actions
     deleted because of a missing blob or a damaged row; and the number of environments, the number (and bytes) of their
     files that were read, and the paths in the cache of damaged files, whose environments were deleted."""
@@ -31,7 +31,7 @@ class Verified:
     damaged: tuple[str, ...] = ()
 
 
-def verify(directory: Path, cas: Cas, actions: ActionCache) -> Verified:
+def verify(directory: Path, cas: Cas, actions: ActionCache) -> VerifiedStore:
     """Verify a cache. Other builds may run meanwhile: only damaged entries are deleted."""
     blobs = 0
     size = 0
@@ -52,11 +52,11 @@ def verify(directory: Path, cas: Cas, actions: ActionCache) -> Verified:
     ]
     if broken:
         actions.forget(broken)
-    found = Verified(blobs, size, tuple(sorted(bad)), len(broken))
+    found = VerifiedStore(blobs, size, tuple(sorted(bad)), len(broken))
     return _with_environments(directory, found)
 
 
-def _with_environments(directory: Path, found: Verified) -> Verified:
+def _with_environments(directory: Path, found: VerifiedStore) -> VerifiedStore:
     made = environments(directory)
     files = size = 0
     damaged = []
