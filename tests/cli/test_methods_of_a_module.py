@@ -237,7 +237,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
         (
             BUILD,
             BUILD + QUANTIZED.replace(', embed = ":stack"', ""),
-            "no backends of 'embed' are given; expected a list such as",
+            "no backends of 'embed' are given; expected a list of some of",
         ),
         (
             BUILD,

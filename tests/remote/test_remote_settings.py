@@ -133,9 +133,9 @@ def test_the_command_line_goes_before_the_file(
     tmp_path: Path, flags: dict[str, Any], cache: str | None, download: str
 ) -> None:
     request = make_request(load(tmp_path, WHOLE), tmp_path, ("...",), Flags(**flags))
-    assert (request.remote.cache and str(request.remote.cache)) == cache
-    assert request.remote.download == download
-    assert request.remote.upload == "ci-only"
+    assert (request.means.remote.cache and str(request.means.remote.cache)) == cache
+    assert request.means.remote.download == download
+    assert request.means.remote.upload == "ci-only"
 
 
 def test_a_token_does_not_travel_in_clear() -> None:

@@ -129,7 +129,7 @@ def test_a_web_address_that_ends_in_a_line_break_names_no_file(declare: Declare)
 
 
 def test_a_program_without_a_stack_is_refused_unless_its_model_was_compiled_elsewhere(declare: Declare) -> None:
-    with pytest.raises(LoadingError, match="no backends are given; expected a list such as"):
+    with pytest.raises(LoadingError, match="no backends are given; expected a list of some of"):
         declare("parted", {"stack": None})
     declare("parted", {"engines": None, "model": ":engine", "stack": None})
 

@@ -372,7 +372,8 @@ def _stacks(
         own = cast("Dep | Backends | None", by_method(given, name))
         if own is None and (not parts or ctx.attrs.engines):
             of = f" of '{name}'" if given else ""
-            raise ctx.error("stack", f'no backends{of} are given; expected a list such as ["xnnpack", "portable"]')
+            known = ", ".join(each.name for each in ctx.extensions("backend"))
+            raise ctx.error("stack", f"no backends{of} are given; expected a list of some of {known}")
         found[name] = (*parts, *(stack_at(ctx, place_of("stack", given, name), own) if own is not None else ()))
     return found
 

@@ -151,7 +151,7 @@ def test_if_no_beginning_can_be_built_all_nodes_are_left(
 
     monkeypatch.setattr("modelbuild_rules.backends.tensorrt.steps.partitioning.build", build)
     made = partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"engine": {}})
-    assert {node["backend"] for node in made.report.values()} == "portable"
+    assert {node["backend"] for node in made.report.values()} == {"portable"}
 
 
 def computing_nodes(program: Any) -> list[Any]:
