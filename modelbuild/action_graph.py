@@ -60,7 +60,7 @@ class ActionGraph:
         """Add edges from the makers of the artifacts that fulfil an expansion's promises, and return the makers' ids.
         `done` contains the nodes that have finished; no cycle can lead through them.
 
-        Raises ValueError for an artifact that is made from one of the promises.
+        Raises ValueError for an artifact that is made from the promises.
         """
         makers: set[str] = {artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}
         seen = set(makers)

@@ -120,10 +120,10 @@ class Action:
     unkeyed     parameters that cannot change the outputs (the address of a mirror); not part of the key
     tools       distributions whose versions decide the output's bytes
     python      names of inputs that are Python source: the distributions that they import are tools as well
-    env         environment variables for the step besides the fixed ones; part of the key
+    env         environment variables for the step, in addition to the fixed variables; part of the key
     preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)
-    toolchain   the name of the toolchain that the step runs in; what it has is in the key, but not its name
+    toolchain   the name of the toolchain that the step runs in; its contents are part of the key, its name is not
     device      the part of the action that runs on a device before the step; the key contains the device's identity
     notes       name of an output: a text file whose lines are printed when the action has succeeded
     error_text  formats the action's error message and notes; not part of the key

@@ -34,15 +34,15 @@ class DeviceRunner:
     name         the label of its device_runner, or the address of `--runner`
     arch         qemu: the architecture to emulate
     host         ssh: as OpenSSH's client takes it, as `user`, `port` and `jump`; '' and 0 for its own defaults
-    key          ssh: path of a private key; '' for those of the agent and of OpenSSH's configuration
+    key          ssh: path of a private key; '' for the keys of ssh-agent and of OpenSSH's configuration
     known_hosts  ssh: path of the file with the host's key; '' for OpenSSH's files
     folder       the folder on the device for files and jobs, relative to the home folder; '' for the default
     store_size   maximum bytes of files that are kept on the device
     command      command: a program of this machine and its first arguments. With one more argument, a shell's command
                  line, it runs that on the device, with its own standard streams, and ends with the exit status there,
                  or with 255 without a connection. A program with a `/` is relative to the workspace
-    check        command: the same of a program that succeeds while the device is connected, and otherwise prints the
-                 reason in its last line; () if exit status 255 is the only sign
+    check        command: a program and its arguments. It succeeds while the device is connected, and otherwise prints
+                 the reason in its last line. () if only exit status 255 shows a lost connection
     """
 
     name: str
@@ -136,7 +136,7 @@ def parse_runner(text: str) -> tuple[str, DeviceRunner]:
 
 
 def parse_address(text: str) -> DeviceRunner:
-    """Parse an address. Raises UsageError for a malformed one."""
+    """Parse an address. Raises UsageError for a malformed address."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in KINDS:
         hint = did_you_mean(kind, KINDS) if colon else ""

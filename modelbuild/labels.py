@@ -47,8 +47,8 @@ class Label:
 
     @classmethod
     def parse_toolchain(cls, text: str, package: str = "") -> Label:
-        """Parse the label of a toolchain: as parse() does, or `@modelbuild//toolchains:name` for one that modelbuild
-        brings. Raises UsageError."""
+        """Parse the label of a toolchain: as parse() does, or `@modelbuild//toolchains:name` for a toolchain that
+        modelbuild brings. Raises UsageError."""
         repository, slashes, rest = text.partition("//")
         if not (slashes and text.startswith("@")):
             return cls.parse(text, package)

@@ -56,7 +56,7 @@ def _in_working_tree(
 def touched_by_contents(
     analyzer: Analyzer, world: TargetWorld, change: Change, targets: Sequence[Target], devices: Sequence[Label]
 ) -> list[Target] | None:
-    """Return the affected ones of `targets`; None if the base may have another graph.
+    """Return the affected targets among `targets`; None if the base may have another graph.
 
     Raises LoadingError.
     """

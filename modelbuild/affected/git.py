@@ -23,7 +23,7 @@ class Change:
     base     the base commit
     files    modes of the files of that commit, by path
     blobs    their contents' object ids, by path
-    changed  files changed, added or removed since, committed or not, including untracked ones unless ignored
+    changed  files changed, added or removed since the base, committed or not, including untracked files unless ignored
     """
 
     top: Path

@@ -30,7 +30,7 @@ from modelbuild.store.digests import digest_file
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Facts about a revision besides the files of its workspace.
+    """Facts about a revision, except the files of its workspace.
 
     root      root of the workspace in the working tree, from which Python imports
     same      whether a file of the workspace, by its path, is known to be the same at the other revision
@@ -88,8 +88,8 @@ class Signatures:
         self._packages: dict[str, str] = {}
 
     def target(self, target: ConfiguredTarget) -> Signature:
-        """Return a target's signature; a suite's is that of its members. Raises KeyError for a missing step, and
-        OSError for a missing or unknown file."""
+        """Return a target's signature; a suite's signature is computed from its members. Raises KeyError for a missing
+        step, and OSError for a missing or unknown file."""
         if target.rule == SUITE:
             parts = [[each.id, self.target(each).text] for each in members(self._analyzer, target)]
             return Signature(target.rule, _digest(parts))
@@ -120,7 +120,7 @@ class Signatures:
         return str(FileEntry(digest_file(real), executable))
 
     def _node(self, name: str) -> str:
-        """Return a text like an action's key, with signatures in place of digests of outputs."""
+        """Return a text like an action's key, with signatures instead of digests of outputs."""
         waiting = [] if name in self._nodes else [name]
         while waiting:
             node = self._analyzer.graph.nodes[waiting[-1]]

@@ -55,8 +55,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTarget:
-    """A target after analysis. `device` is the one it is configured for; `configured` is whether the device makes a
-    difference to it or to its dependencies. `toolchain` is the name of the one that its actions run in."""
+    """A target after analysis. `device` is the device that it is configured for; `configured` is whether the device
+    makes a difference to it or to its dependencies. `toolchain` is the name of the toolchain that its actions run
+    in."""
 
     node: Node
     rule: str
@@ -218,7 +219,7 @@ class Analyzer:
             dependency = self.loader.target(label, at)
             node = Node(label, self._configurations.transition(asked, passed, target, path[0], dependency))
             if path == (DEVICE,):
-                # A device is not built for a device; and a requested device overrides this one.
+                # A device target is not built for a device, and a requested device overrides this attribute.
                 node = Node(pending.device or label)
             check_visible(dependency, package, at)
             pending.found[reference] = node

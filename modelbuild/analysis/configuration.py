@@ -47,8 +47,8 @@ class Configurations:
         return DEVICE in self._rules.by_name[target.rule].attrs.model_fields
 
     def passed(self, target: Target, asked: Configuration) -> Configuration:
-        """Return the configuration that a target passes down, given the one that is asked for. The workspace's default
-        device is not passed down: it would override a dependency's own device."""
+        """Return the configuration that a target passes down, given the requested configuration. The workspace's
+        default device is not passed down: it would override a dependency's own device."""
         device = asked.device or (self._own_device(target) if self.has_device(target) else None)
         return Configuration(device, asked.toolchain or self._own_toolchain(target, asked.device))
 
@@ -92,8 +92,8 @@ class Configurations:
         return ""
 
     def _own_device(self, target: Target) -> Label | None:
-        """Return the attribute `device`, or else that of a target from which the rule takes it. They are read before
-        selects are resolved, because selects depend on the device."""
+        """Return the attribute `device`, or else the device of the target from which the rule takes it. Devices are
+        read before selects are resolved, because selects depend on the device."""
         waiting, seen = [target], {target.label}
         while waiting:
             each = waiting.pop()

@@ -16,10 +16,10 @@ from modelbuild.workspace.workspace import Workspace
 
 
 def open_analyzer(workspace: Workspace, test_filter: str = "", toolchains: Toolchains | None = None) -> Analyzer:
-    """Return an analyzer that makes no toolchain: keys are those of the Python that modelbuild runs in. Raises
+    """Return an analyzer that makes no toolchain: keys are computed for the Python that modelbuild runs in. Raises
     LoadingError for a rule package that does not load.
 
-    toolchains  by default those of the workspace
+    toolchains  by default the workspace's toolchains
     """
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
     loader = Loader(workspace, rules.by_name)

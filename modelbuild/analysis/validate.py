@@ -62,8 +62,9 @@ def _raised_in(error: BaseException) -> str:
 def _choose_error(
     found: list[tuple[ErrorDetails, Path]], locate: Callable[[Path], Location]
 ) -> tuple[ErrorDetails, Path]:
-    """Return the error to report: an error inside a value before one of the whole value, which may only follow from it,
-    and a wrong value before a missing one. If branches of a union expected different things, it lists all of them."""
+    """Return the error to report. An error inside a value precedes an error of the whole value, which may be only its
+    consequence; a wrong value precedes a missing value. If branches of a union expected different types, the error
+    lists all of them."""
     inner = [(e, path) for e, path in found if not any(other[: len(path)] == path != other for _, other in found)]
     # Of a value, a union's branches of other types come last.
     details, path = min(inner, key=lambda e: (e[0]["type"] == "missing", locate(e[1]), e[0]["type"].endswith("_type")))

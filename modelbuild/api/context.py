@@ -90,8 +90,8 @@ class Expander:
                    input's name: equal parts of different folders share a result
         params     JSON values for the step; part of the key
         unkeyed    params that can't change the output, such as the mirror of a file with a pinned digest
-        tools      distributions whose versions decide the output. Those that the step imports are found by themselves;
-                   name programs, imports by other means, extras (`"name[extra]"`) and local modules
+        tools      distributions whose versions decide the output. The step's imports are found automatically; name
+                   programs, imports by other means, extras (`"name[extra]"`) and local modules
         python     inputs that are searched for imports
         env        variables of the step's environment; part of the key
         plugins    modules that the step imports by name

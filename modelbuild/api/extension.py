@@ -54,7 +54,7 @@ class Extensible:
 
 
 def extended(attrs: type[Attrs], extensions: Mapping[str, Mapping[str, Extension]]) -> type[Attrs]:
-    """Return a schema whose extensible tables are those of the extensions (point -> name -> extension)."""
+    """Return a schema whose extensible tables come from extensions (point -> name -> extension)."""
 
     def table(mark: Extensible) -> Any:
         schemas = {name: each.attrs for name, each in sorted(extensions.get(mark.point, {}).items())}

@@ -14,7 +14,7 @@ class Provider:
     """Base of a rule's return values: frozen dataclasses, at most one of each class per target.
 
     made_by  the rules whose targets have it, such as "backend_stack", for help, and for errors about other targets
-    phrase   a target that has it, for errors about a missing provider; '' for one that its rule describes
+    phrase   a target that has it, for errors about a missing provider; '' if its rule describes it
     """
 
     made_by: ClassVar[tuple[str, ...]] = ()
@@ -52,7 +52,7 @@ class Runnable(Provider):
     @property
     def method_inputs(self) -> Mapping[str, tuple[str, ...] | None]:
         """The names of the inputs of each method of the program, by the method's name; None for a method whose inputs
-        are known only after the program is built. By default the methods are unknown, too."""
+        are known only after the program is built. By default the methods are unknown."""
         return {}
 
 

@@ -27,7 +27,7 @@ def import_path() -> list[str]:
 
 
 def folders_of(package: Path) -> list[str]:
-    """Return a package's folder and those below it."""
+    """Return a package's folder and all folders below it."""
     found = []
     for folder, below, _ in os.walk(package):
         below[:] = _chosen(below)
@@ -53,8 +53,8 @@ def stamps_in(folder: str) -> str | None:
     """Return a digest of the names in a folder that can change imports, and of the installation time of each
     distribution, because reinstalling the same version changes no name. None if the folder cannot be listed.
 
-    The names are those of modules, packages and installed distributions. A checkout that Python imports from contains
-    other files too, and folders of builds.
+    Only names of modules, packages and installed distributions count: a checkout that Python imports from also contains
+    other files and build folders.
     """
     try:
         with os.scandir(folder) as entries:

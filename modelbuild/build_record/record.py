@@ -51,8 +51,8 @@ class Stamps:
 
 
 class Surroundings:
-    """Everything that decides a build besides the contents of files. `moved`: folders' times differ from the stored
-    ones.
+    """Everything that decides a build, except the contents of files. `moved`: folders' times differ from the stored
+    times.
 
     imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of the importable names
     folders  folders that were listed: ctime (0: compare the names), inode, a digest of the names
@@ -181,7 +181,7 @@ def keep_times(path: str, record: Record) -> None:
 
 
 def read_record(path: str) -> Record | None:
-    """Return the record in a file; None for a missing one, or one of another version."""
+    """Return the record in a file; None if the file is missing or has another version."""
     data = read_regular(path)
     start = len(_MAGIC) + _SUM
     content = data[start:]

@@ -47,12 +47,12 @@ class StaleTargets:
         return tuple(BuiltTarget(*target) for target in self.record.targets if target[0] not in self.labels)
 
     def merge(self, built: Iterable[BuiltTarget]) -> tuple[BuiltTarget, ...]:
-        """Return all targets in their order, with the rebuilt ones in their places."""
+        """Return all targets in their order, with the rebuilt targets in their places."""
         new = {(target.label, target.config): target for target in built}
         return tuple(new.get(target[:2]) or BuiltTarget(*target) for target in self.record.targets)
 
     def actions(self, reads: TargetReads) -> int:
-        """Return the number of actions that all targets depend on; `reads` are those of the rebuilt targets."""
+        """Return the number of actions that all targets depend on; `reads` are the reads of the rebuilt targets."""
         return self.record.actions + sum(reads.actions.get(s, 0) - self.reads.actions.get(s, 0) for s in self.labels)
 
 
@@ -79,7 +79,7 @@ def find_stale(path: Path, root: str) -> StaleTargets | None:
 
 
 def above(path: str) -> Iterator[str]:
-    """Yield a path and its parent folders; a target's output is one of them."""
+    """Yield a path and its parent folders, any of which may be a target's output."""
     while path:
         yield path
         path = path.rpartition("/")[0]

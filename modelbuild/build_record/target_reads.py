@@ -1,4 +1,4 @@
-"""The files and targets that each target of a build depends on, stored beside the build's record."""
+"""The files and targets that each target of a build depends on, stored next to the build's record."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, li
 
 
 def write_reads(path: Path, reads: TargetReads, token: int) -> None:
-    """Write beside the record at `path` with this token. Raises OSError."""
+    """Write next to the record at `path`, with this token. Raises OSError."""
     data = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions]).encode()
     write_whole(f"{path}.reads", _checksum(data) + data)
 

@@ -39,7 +39,7 @@ class _Workspace(click.ParamType[str]):
         return [CompletionItem(each) for each in found]
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
-        """Return the candidates. `package` is that of the command's folder."""
+        """Return the candidates. `package` is the package of the command's folder."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class Input(_Workspace):
 
 
 class Bash(BashComplete):
-    """bash splits words at colons, and expects only the part after the last one."""
+    """bash splits words at colons, and expects only the part after the last colon."""
 
     name = "bash"
 
@@ -139,7 +139,7 @@ def _labels(root: Path, start: str) -> Iterator[str]:
 
 
 def _packages(root: Path, start: str) -> Iterator[str]:
-    """Yield packages with a prefix, except packages below another one in the list."""
+    """Yield packages with a prefix, except packages below another package in the list."""
     above = start.rpartition("/")[0]
     try:
         with os.scandir(root / above) as entries:

@@ -35,8 +35,8 @@ def parse(requirement: str) -> Wanted:
 
 
 class Distribution:
-    """One installed distribution. Paths of its files are relative to `folder`; `markers` are those of its Python, if it
-    is not that of this process (see Interpreter)."""
+    """One installed distribution. Paths of its files are relative to `folder`; `markers` are its Python's markers,
+    unless it is the Python of this process (see Interpreter)."""
 
     def __init__(self, found: metadata.Distribution, markers: Mapping[str, str] | None = None) -> None:
         self._found = found
@@ -102,7 +102,7 @@ class Distribution:
 
     @property
     def contents(self) -> list[str]:
-        """The lines of RECORD for files beside the distribution's metadata, sorted: path, digest, size. Without files
+        """The lines of RECORD (path, digest, size), sorted, except for the distribution's metadata and for files
         outside the folder, such as scripts, whose first lines contain Python's path."""
         own = os.path.basename(os.path.dirname(self.record_file or "")) + "/"
         lines = (line for line in self.record.split("\n") if ",sha" in line)
@@ -119,7 +119,7 @@ class Distribution:
 
     @property
     def packages(self) -> list[str]:
-        """The top-level packages in RECORD, or those of an editable install in `source`."""
+        """The top-level packages in RECORD; for an editable install, the packages in `source`."""
         if self.project is not None:
             return sorted(
                 each for each in os.listdir(self.source) if os.path.isfile(f"{self.source}/{each}/__init__.py")
@@ -128,7 +128,7 @@ class Distribution:
 
     @cached_property
     def source(self) -> str:
-        """The folder of its packages: of an editable install, the one that its .pth file names, if it has one."""
+        """The folder of its packages; for an editable install, the folder in its .pth file, if it has such a file."""
         name = re.search(r"\n([^\n,/]+\.pth),", self.record) if self.project is not None else None
         lines = (self._found.read_text(f"../{name[1]}") or "").split() if name is not None else []
         return lines[0] if len(lines) == 1 else self.folder
@@ -150,8 +150,8 @@ class Distribution:
 
 
 class Distributions:
-    """The distributions in some folders; of several with one name, the first. `markers`: see Distribution. `beside`:
-    those that find() returns if these folders lack them."""
+    """The distributions in some folders; of several with the same name, the first. `markers`: see Distribution.
+    `beside`: the distributions that find() returns if these folders lack them."""
 
     def __init__(
         self, path: Sequence[str], markers: Mapping[str, str] | None = None, beside: Distributions | None = None
@@ -171,7 +171,7 @@ class Distributions:
         return self._by_name[name]
 
     def is_beside(self, name: str) -> bool:
-        """Return whether find() returns the distribution of a name from `beside`."""
+        """Return whether find() takes the distribution with this name from `beside`."""
         found = self.find(name)
         return found is not None and self._beside is not None and found is self._beside.find(name)
 

@@ -13,9 +13,9 @@ from modelbuild.code.search_path import under
 def extra_with(
     missing: Iterable[str], tools: Iterable[str], packages: Collection[str], distributions: Distributions
 ) -> str:
-    """Return the package to install, such as `modelbuild[cuda]`: the extra that installs most of the missing packages;
-    of several, the one that lists most of them itself, then most of the action's tools, then the smallest. '' if there
-    is none.
+    """Return the package to install, such as `modelbuild[cuda]`, or ''. It is the extra that installs most of the
+    missing packages. Ties are broken by the number of missing packages that the extra lists itself, then by the number
+    of the action's tools, then by the smaller size.
 
     packages  import names of rule packages; only extras of their distributions count
     """

@@ -24,12 +24,13 @@ class Interpreter:
     """A Python with installed distributions.
 
     program       its absolute path
-    prefix        the folder of its environment, and `base_prefix` that of the Python that the environment was made with
+    prefix        the folder of its environment; `base_prefix` is the folder of the Python that the environment was made
+                  with
     version       such as 3.11.7
     path          the folders that it imports from
     suffixes      endings of its extension modules' files
     stdlib        names of Python's own top-level modules
-    markers       values of the markers of requirements (PEP 508); None: those of this process
+    markers       values of the markers of requirements (PEP 508); None: the markers of this process
     toolchain     the label of the toolchain that it belongs to; '' for the Python that modelbuild runs in
     lock          the lock file of that toolchain, relative to the workspace, or absolute
     """

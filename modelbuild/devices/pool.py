@@ -1,4 +1,4 @@
-"""The devices of one kind: each is asked once, and those with the same identity are a pool."""
+"""The devices of one kind: each is asked for its facts once, and devices with the same identity form a pool."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ def _resolved(runner: DeviceRunner, root: Path) -> DeviceRunner:
 
 
 def with_runners(label: str, spec: DeviceSpec, given: Sequence[tuple[str, DeviceRunner]]) -> DeviceSpec:
-    """Return a device with the runners of `--runner` in place of the declared ones, if there are any for its label."""
+    """Return a device with the runners of `--runner` instead of the declared runners, if `--runner` has its label."""
     own = tuple(runner for name, runner in given if name == label)
     return replace(spec, runners=own) if own else spec
 
 
 class Pool:
-    """The devices behind a device's runners that have the identity of the first one that can be used. Safe for many
-    threads; a device is used by one at a time.
+    """The devices behind a device's runners with the identity of the first usable device. Safe for many threads; only
+    one thread at a time uses a device.
 
-    unmet     why no device can be used, in one line; '' if one can
-    identity  that of all devices; empty if there is none
+    unmet     why no device can be used, in one line; '' if a device can
+    identity  the identity of all devices; empty if there is no device
     """
 
     def __init__(self, label: str, spec: DeviceSpec, root: Path) -> None:
@@ -98,8 +98,8 @@ class Pool:
 
     @contextmanager
     def session(self, purpose: str, say: Callable[[str], None], wait: float = WAIT) -> Iterator[Session]:
-        """Yield a session with one of the devices: one that is free, or else the first that becomes free. Raises
-        DeviceProblem if none does, or if none can be used."""
+        """Yield a session with a free device, or with the first device that becomes free. Raises DeviceProblem if no
+        device becomes free or can be used."""
         taken = [self._idle.get()]
         while not self._idle.empty():
             try:

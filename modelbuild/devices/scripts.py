@@ -1,14 +1,14 @@
 """The shell scripts that run on a device: POSIX sh with the usual programs, tar, sha256sum, flock and timeout.
 
-The first argument of each is the device's folder, '' for the default one. It contains
+The first argument of each is the device's folder, '' for the default folder. It contains
 
     blobs/DIGEST      files by SHA-256, read-only
     incoming/TOKEN/   files that are being received
     jobs/TOKEN/       the folder of the running job
     lock              held by the session that uses the device; `owner` describes it
 
-No script compares times: those of two machines may differ by years. Exit status 3: the disk is full, or a quota is;
-4: a file has another digest than stated; 5: a file is not there.
+No script compares times: the clocks of two machines may differ by years. Exit status 3: the disk or a quota is full; 4:
+a file has another digest than stated; 5: a file is not there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ case $root in
 esac
 """
 
-# Every process of a job has the folder in its environment, including those that left its process group.
+# Every process of a job has the folder in its environment, also processes that left its process group.
 _END_JOBS = """
 end_jobs() {
     for round in 1 2 3 4 5 6 7 8 9 10; do
@@ -106,7 +106,7 @@ clean
 """
 )
 
-# Reads digests; prints those that are not there. A damaged file is removed.
+# Reads digests; prints digests of missing files. A damaged file is removed.
 MISSING = (
     _BEGIN
     + r"""

@@ -177,7 +177,7 @@ class SshShell:
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = _shell_line(script, *arguments)
-        # Without the connection, ssh would open another one: the proxy prevents it.
+        # Without the connection, ssh would open a new connection; the proxy prevents it.
         through = ["-S", str(self._socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         to = _destination(self._runner.user, self._runner.host, self._runner.port)
         return _start(["ssh", *through, *_options(self._runner), *to, command], _environment())
@@ -203,7 +203,7 @@ def _shell_line(script: str, *arguments: str) -> str:
 
 
 def _options(runner: DeviceRunner) -> list[str]:
-    """Return ssh's options for a runner. They come before those of the user's configuration."""
+    """Return ssh's options for a runner. They precede the options of the user's configuration."""
     given = [
         "BatchMode=yes",
         "StrictHostKeyChecking=yes",

@@ -159,7 +159,8 @@ def _top_levels(distribution: str, path: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _owners(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Return the distributions with each top-level module. Slow: reads the file lists of all installed ones."""
+    """Return the distributions with each top-level module. Slow: reads the file lists of all installed
+    distributions."""
     from importlib import metadata
 
     found: dict[str, list[str]] = {}

@@ -48,9 +48,9 @@ class ForkServer:
     """A process (see worker/fork_server.py) that imports modules, and forks a worker for each order. Safe for many
     threads.
 
-    It starts at once. Starting takes a while, so a build may start one before it has settings for it.
+    It starts at once. Starting takes a while, so a build may start a fork server before it has settings for it.
 
-    program  the Python to start, with the folder of its environment; by default the one of this process
+    program  the Python to start, with the folder of its environment; by default this process's Python
     """
 
     def __init__(self, program: str = sys.executable, prefix: str = sys.prefix) -> None:

@@ -1,4 +1,4 @@
-"""The files that an action with a network may read in addition to those of every action.
+"""The files that an action with a network may read, in addition to the files that every action may read.
 
 These are the configuration of programs that fetch, certificates, and the local places that the configuration or the
 action names: folders of wheels, package indexes and `file:` addresses.
@@ -66,7 +66,7 @@ def _certificates() -> Iterator[str]:
 
 
 def _resolver() -> Iterator[str]:
-    """Yield the folder of a resolv.conf outside /etc, where each new one replaces the old one."""
+    """Yield the folder of a resolv.conf outside /etc, where each new file replaces the old file."""
     real = os.path.realpath("/etc/resolv.conf")
     if not real.startswith("/etc/"):
         yield os.path.dirname(real)
@@ -82,7 +82,7 @@ def _indexes() -> Iterator[str]:
     for word in " ".join(settings).split():
         if path := _local(word):
             yield path
-            # Pages of an index (by convention in a folder `simple`) and other pages link to files beside them.
+            # Pages of an index (by convention in a folder `simple`) and other pages link to files in the same folder.
             folder = os.path.dirname(path.rstrip("/"))
             if (path.rstrip("/").endswith("/simple") or path.endswith(".html")) and not _is_wide(folder):
                 yield folder

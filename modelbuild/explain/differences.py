@@ -31,8 +31,8 @@ Kind: TypeAlias = Literal[
 class Difference:
     """One part of a key, before and after; None for a missing part.
 
-    name    an input's path (its name, if an action made it), a parameter such as `inputs[0].shape[2]`, a module,
-            a local module or a file in one, a distribution
+    name    an input's path (its name, if an action made it), a parameter such as `inputs[0].shape[2]`, a module, a
+            local module or a file in a local module, a distribution
     maker   the action that makes the input
     """
 

@@ -1,4 +1,4 @@
-"""Open the history, a database beside the cache's index. A build neither fails nor prints because of it."""
+"""Open the history, a database next to the cache's index. No error of the history fails a build or is printed."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class DeviceRun:
     device    the label of the device
     identity  the facts that the device stated about itself
     subject   id of the test (see ids.TargetId)
-    cached    the values are those of an earlier run
+    cached    the values come from an earlier run
     """
 
     device: str

@@ -12,7 +12,7 @@ from statistics import median
 from modelbuild.history.database import open_history, read_history
 from modelbuild.ids import ActionId
 
-_RUNS = 5  # the newest ones
+_RUNS = 5  # the newest runs
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
 _AT_ONCE = 500  # ids in one SQLite query
 

@@ -52,7 +52,7 @@ class Measures:
         return rows[0][0] if rows and isfinite(rows[0][0]) else None
 
     def previous(self, subject: str, name: str) -> float | None:
-        """Return the value before the newest one."""
+        """Return the value before the newest value."""
         found = self.before(subject, name)
         return found[-2] if len(found) > 1 else None
 

@@ -1,4 +1,4 @@
-"""Compare the newest value of a measure with earlier ones: a change, a regression, or noise."""
+"""Compare the newest value of a measure with earlier values: a change, a regression, or noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MORE_IS_BETTER = frozenset({"delegated_fraction"})
 # Facts about a run, and neither good nor bad.
 _CONTEXT = frozenset({"clock_mhz", "temperature_c"})
 _ACCURACY = "accuracy_"  # begins the names of a test's accuracies
-LATENCY_OF = "latency_ms_"  # begins those of the latencies of a test's further methods
+LATENCY_OF = "latency_ms_"  # prefix of the measures of latency of a test's further methods
 
 BEFORE = 10  # values
 _LEAST = 3  # of a measure that varies

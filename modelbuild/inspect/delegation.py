@@ -1,4 +1,5 @@
-"""The delegation.json beside a program: each node's backend, the reasons of others to refuse it, and the partitions."""
+"""The delegation.json next to a program: each node's backend, why other backends refused the node, and the
+partitions."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _OWN_FILES = (PACKAGE_FILE, WORKSPACE_FILE)
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """Return the parts of a pattern. Raises ValueError, with the expected form, for a malformed one."""
+    """Return the parts of a pattern. Raises ValueError, with the expected form, for a malformed pattern."""
     parts = tuple(pattern.split("/"))
     if any(part in ("", ".", "..") for part in parts):
         raise ValueError("expected a pattern for paths inside the package, without '.', '..' or empty parts")
@@ -76,7 +76,8 @@ def _part(pattern: str) -> re.Pattern[str]:
     begin, *rest = pattern.split("*")
     wild = _plain(begin)
     if rest:
-        # The text between stars is matched at its first occurrence only: trying later ones takes exponential time.
+        # The text between stars is matched at its first occurrence only: trying later occurrences takes exponential
+        # time.
         wild += "".join(f"(?>.*?{_plain(part)})" for part in rest[:-1] if part) + f".*{_plain(rest[-1])}"
     visible = r"(?!\.)" if pattern[0] in "*?" else ""
     return re.compile(f"{visible}{wild}\\Z", re.DOTALL)

@@ -25,10 +25,9 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def expand_matrix(document: Document, path: KeyPath, declaration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the declarations of all combinations of the one at `path`, in the order of its axes, the last axis
-    fastest.
+    """Return a declaration for each combination of the axes of the declaration at `path`; the last axis varies fastest.
 
-    `{axis}` in a string, at any depth and in the name too, is replaced by the axis's value; a string that is just
+    `{axis}` in a string, at any depth, also in the name, is replaced by the axis's value; a string that is just
     `"{axis}"` becomes the value itself, number or boolean (a name is always text). `{{` and `}}` are braces. Raises
     LoadingError.
     """

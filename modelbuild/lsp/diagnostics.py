@@ -25,7 +25,7 @@ def diagnose(snapshot: Snapshot, package: str) -> list[tuple[Place, str]]:
 
 
 def _place(snapshot: Snapshot, package: str, error: ModelbuildError) -> Place:
-    """Return the place of an error; without one, the beginning of the package's BUILD file."""
+    """Return the place of an error; if it has no place, the beginning of the package's BUILD file."""
     if not isinstance(error, LoadingError) or error.location is None:
         return Place(build_file(package), Span(0, 0, 0, 1))
     path = error.location.path

@@ -42,7 +42,7 @@ def span_at(text: str, place: Location) -> Span:
 
 
 def span_of_string(text: str, place: Location, value: str) -> Span:
-    """Return the span of a string's text: the first one of this value from a location on."""
+    """Return the span of the text of the first string with this value at or after a location."""
     start = _offset(text, place)
     for token in read_tokens(text):
         if token.start >= start and token.kind is Kind.STRING and token.value == value:
@@ -51,7 +51,7 @@ def span_of_string(text: str, place: Location, value: str) -> Span:
 
 
 def span_of_target(target: Target) -> Span:
-    """Return the span of a target's table: from its header to the next one."""
+    """Return the span of a target's table: from its header to the next header."""
     text = target.document.text
     start = _offset(text, target.location())
     end = next((token.start for token in read_tokens(text) if token.start > start and opens_header(token)), len(text))

@@ -77,7 +77,7 @@ class Server(LanguageServer):
         return ""
 
     def uri(self, path: str) -> str:
-        """Return the address of a file, as the editor writes that of an open one."""
+        """Return the address of a file; for an open file, as the editor writes it."""
         opened = (uri for uri in self.workspace.text_documents if self.path(uri) == path)
         return next(opened, None) or uris.from_fs_path(str(self.root / path)) or ""
 

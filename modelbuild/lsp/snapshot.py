@@ -1,4 +1,4 @@
-"""The workspace as an editor sees it: files on the disk, and the unsaved text of open ones."""
+"""The workspace as an editor sees it: files on the disk, and the unsaved text of open files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Memory:
 
 
 class EditedTree(SourceTree):
-    """The files of a workspace, with the texts of open files in place of those on the disk."""
+    """The files of a workspace, with the texts of open files instead of the texts on the disk."""
 
     def __init__(self, root: Path, texts: Mapping[str, str], memory: Memory) -> None:
         super().__init__(root)

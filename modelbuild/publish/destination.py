@@ -17,8 +17,8 @@ Destination = RegistryAddress | Address | HubAddress
 
 
 def parse_destination(text: str, version: str = "") -> Destination:
-    """Return the destination that an address names: for a version its tag, or the folder of that name. Raises
-    UsageError for a malformed address, and for a tag beside a version."""
+    """Return the destination that an address names. A version is a tag, or a folder with its name. Raises UsageError
+    for a malformed address, and for an address with a tag if there is also a version."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in SCHEMES:
         hint = did_you_mean(scheme, SCHEMES) if separator else ""

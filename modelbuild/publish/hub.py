@@ -131,7 +131,7 @@ class _Publication:
 
 @contextmanager
 def _in_one_line(address: HubAddress) -> Iterator[None]:
-    """Raise PublishError in place of the errors of huggingface_hub and of its HTTP client, without secrets."""
+    """Raise PublishError, without secrets, instead of the errors of huggingface_hub and of its HTTP client."""
     from huggingface_hub import errors, get_token
 
     token = get_token()
@@ -145,7 +145,7 @@ def _in_one_line(address: HubAddress) -> Iterator[None]:
         known = "this token may not read it" if token else "it needs a token, in HF_TOKEN or by `hf auth login`"
         message = f"there is no such repository, or {known}; `hf repos create {address.repository}` makes one"
         raise PublishError(f"{address}: {message}") from None
-    except Exception as error:  # those of the HTTP client have no base in common with the library's
+    except Exception as error:  # the HTTP client's errors and the library's have no common base
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         status = getattr(getattr(cause, "response", None), "status_code", None)
         text = getattr(cause, "server_message", None) or str(cause) or type(cause).__name__

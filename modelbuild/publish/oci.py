@@ -58,7 +58,7 @@ class _Publication:
         return Published(f"{self._address}@{self._digest}", self._digest, uploaded, attached, moves)
 
     def _check_tag(self) -> bool:
-        """Return whether the tag is that of the content. Raises PublishError if it is another's."""
+        """Return whether the tag is on the content. Raises PublishError if it is on other content."""
         found = self._find(self._address.tag) if self._address.tag else None
         if found is None or digest_of(found.body) == self._digest:
             return found is not None
@@ -94,7 +94,7 @@ class _Publication:
         return self._registry.ask("PUT", f"/manifests/{reference}", headers, lambda: manifest)
 
     def _attach(self) -> list[str]:
-        """Upload the attachments that the content lacks, as referrers; when replacing, also those that differ."""
+        """Upload the attachments that the content lacks, as referrers; when replacing, also attachments that differ."""
         attached = []
         subject = descriptor(MANIFEST, self._manifest)
         known = self._referrers() if self._content.attachments else []

@@ -112,7 +112,7 @@ class _Upload:
             return
         with self._registry.send("GET", self._session) as answer:
             found = re.fullmatch(r"(?:bytes=)?0-(\d{1,15})", answer.headers.get("Range", ""))
-            # A registry reports 0-0 for no byte and for one.
+            # A registry reports 0-0 for no byte and for one byte.
             self._done = int(found[1]) + 1 if found and found[1] != "0" else 0
             if 0 < self._done <= self._blob.size:
                 self._move(answer.headers)

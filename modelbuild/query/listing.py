@@ -26,7 +26,7 @@ def _place(world: World, node: str) -> str:
 
 
 def source_files(world: World, nodes: Collection[str]) -> list[str]:
-    """Return the paths of the source files among nodes, and of those that the targets among them name."""
+    """Return the paths of the source files among nodes, and of the source files that targets among nodes name."""
     files = {node for node in nodes if world.kind(node) == SOURCE}
     files.update(needed for node in nodes for needed in world.needs(node) if world.kind(needed) == SOURCE)
     return sorted(map(file_location, files))

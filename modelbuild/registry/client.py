@@ -56,7 +56,7 @@ class Registry:
     def send(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None
     ) -> http.client.HTTPResponse:
-        """Return the answer to one request, which must succeed. Relative addresses are those of the repository."""
+        """Return the answer to one request, which must succeed. Relative addresses are relative to the repository."""
         target = url if "://" in url else f"{self.address.base}{url}" if url[0] == "/" else f"{self.address.base}/{url}"
         for last in (False, True):
             request = urllib.request.Request(target, body() if body else None, dict(headers or {}), method=method)

@@ -100,7 +100,7 @@ def _in_configuration(place: str, config: Mapping[str, Any], host: str, environ:
 
 
 def _of_entry(place: str, entry: Mapping[str, Any]) -> Login | None:
-    """Return the login of an entry of `auths`; None for an empty one, which a helper stands behind."""
+    """Return the login of an entry of `auths`; None for an empty entry, whose login a helper has."""
     if entry.get("identitytoken"):
         return Login("", "", str(entry["identitytoken"]))
     if entry.get("username") and entry.get("password"):

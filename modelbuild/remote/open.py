@@ -43,7 +43,7 @@ def shared(
         yield store
         finish = True
     except ResultDiffers:
-        # The new output should replace the unusable result in the remote cache, too.
+        # The new output should also replace the unusable result in the remote cache.
         finish = True
         raise
     finally:

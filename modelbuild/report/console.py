@@ -132,7 +132,7 @@ class ConsoleReporter:
                 self._live.start(refresh=True)
 
     def _print(self, lines: str) -> None:
-        """Print permanent lines, above the bar if there is one."""
+        """Print permanent lines, above the bar if it is shown."""
         with self._screen:
             if self._live is None or self._closed:
                 write(self._err, lines)

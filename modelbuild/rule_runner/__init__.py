@@ -67,8 +67,8 @@ class RuleRunner:
 
     folder       the workspace, such as pytest's `tmp_path`
     files        texts of its files by path. Without MODELBUILD.toml, that file is empty
-    rules_of     the workspace whose rule packages are used, besides modelbuild's; by default `folder`
-    device       label of the device that targets without one are for
+    rules_of     the workspace whose rule packages are used, in addition to modelbuild's; by default `folder`
+    device       label of the device for targets without a device
     test_filter  the value of --test-filter
     """
 

@@ -55,7 +55,7 @@ class Engine:
 
 
 def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:
-    """Return the time that an action may run: that of its target, or else `seconds` of the build."""
+    """Return the time limit of an action: its target's limit, or else the build's, `seconds`."""
     label = action.owner.label
     own = loader.target(Label.parse(label)).action_timeout
     if own is not None:

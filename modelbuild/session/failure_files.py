@@ -56,7 +56,7 @@ def _is_long(text: str) -> bool:
 
 
 def _problem(text: str) -> str:
-    """Return the beginning of a reason. Its last line is the exception's first one, not the dump that follows it."""
+    """Return the beginning of a reason. Its last line is the exception's first line, not the dump that follows it."""
     lines = text.strip().splitlines()
     number = next((i for i, line in enumerate(lines) if line and not line.startswith((" ", "Traceback "))), 0)
     shown = lines[: number + 1]

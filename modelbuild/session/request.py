@@ -52,7 +52,7 @@ class Targets:
     patterns  target patterns as typed
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
     places    the place of each pattern in a file, as `file:line`; () for patterns of a command line
-    groups    names of the output groups to build; `default` is that of the targets' files
+    groups    names of the output groups to build; `default` is the group of the targets' files
     """
 
     package: str
@@ -177,7 +177,7 @@ def _toolchain(workspace: Workspace, package: str, text: str | None) -> Label | 
 
 
 def parse_runners(texts: tuple[str, ...], package: str) -> tuple[tuple[Label, DeviceRunner], ...]:
-    """Return the values of --runner, each a device's label and a runner. Raises UsageError for malformed ones."""
+    """Return the values of --runner, each a device's label and a runner. Raises UsageError for malformed values."""
     pairs = [parse_runner(text) for text in dict.fromkeys(texts)]
     return tuple((Label.parse(label, package), runner) for label, runner in pairs)
 

@@ -172,8 +172,7 @@ class Session:
         return result
 
     def finish(self, result: Result, measures: Measures | None = None) -> Result:
-        """Write the history, and report the end. `measures` are values besides the values of every build, see
-        BuildFacts."""
+        """Write the history, and report the end. `measures` are values that only some builds have, see BuildFacts."""
         seconds = time.monotonic() - self.seen.started
         known = replace(result, targets=tuple(self._built))
         attributes, code = self.plan.attributes(), self.engine.code
@@ -217,7 +216,7 @@ def in_session(
     output differs from the remote cache's. Raises ModelbuildError for errors before any action runs, such as a
     read-only output tree."""
     seen = seen or Seen.start()
-    reporter = EachEventOnce(reporter)  # the second time finds results of the first one in the cache
+    reporter = EachEventOnce(reporter)  # the second build finds results of the first build in the cache
     try:
         with Session(workspace, request, reporter, seen, spare) as session:
             return work(session)

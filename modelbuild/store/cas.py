@@ -52,10 +52,10 @@ def mark(hash_: str) -> int:
 
 
 class Cas:
-    """A folder of blobs, optionally with a read-only second one.
+    """A folder of blobs, optionally with a read-only second folder.
 
     A blob is at ab/<hash>, or at ab/<hash>.x if executable, because hard links share their mode. Temporary files are
-    created in `temporary`, which must be on the same file system, and beside `folder`. Anything else in the place of a
+    created in `temporary`, which must be on the same file system, and next to `folder`. Anything else in the place of a
     blob or a folder is removed; missing folders are created again.
     """
 

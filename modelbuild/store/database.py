@@ -1,4 +1,4 @@
-"""An SQLite file shared by threads and processes: opened on first use, replaced by a new one if damaged."""
+"""An SQLite file shared by threads and processes: opened on first use, replaced by a new file if damaged."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds to wait for another process's transaction; they take milliseconds, so this is one that hangs. After that,
-# each further wait is short.
+# Seconds to wait for another process's transaction. Transactions take milliseconds, so a longer transaction hangs.
+# After that, each further wait is short.
 _PATIENCE = 10.0
 _NO_PATIENCE_MS = 100
 
@@ -29,9 +29,9 @@ _inherited: list[sqlite3.Connection] = []
 
 
 class Database:
-    """A database that is an aid, never a condition: a read that fails returns None, a write that fails is skipped, and
-    `warn` is called once. A broken file stays and the next one is begun, with one more warning. Only a full disk is an
-    error, an EnvironmentProblem, and only of writing."""
+    """An optional database: a read that fails returns None, a write that fails is skipped, and `warn` is called once. A
+    broken file stays; the next file is begun, with one more warning. Only writing to a full disk raises an error,
+    EnvironmentProblem."""
 
     def __init__(self, directory: Path, schema: Schema, writable: bool, warn: Warn) -> None:
         self.directory = directory
@@ -225,7 +225,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _code(error: sqlite3.Error | OSError) -> int:
-    """Return SQLite's primary result code; for an error without one, that of a corrupt file."""
+    """Return SQLite's primary result code; for an error without a code, the code of a corrupt file."""
     import sqlite3
 
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)

@@ -56,8 +56,8 @@ def environments(cache: Path) -> list[Environment]:
 
 
 def leftovers(cache: Path) -> list[Path]:
-    """Return everything else among the environments: of killed builds, and damaged ones. Only for a process that holds
-    the cache's lock exclusively: no environment is being made then."""
+    """Return everything else among the environments: leftovers of killed builds, and damaged environments. Only for a
+    process that holds the cache's lock exclusively: no environment is being made then."""
     complete = {each.folder for each in environments(cache)}
     return [path for path in _entries(cache) if path not in complete]
 
@@ -97,7 +97,7 @@ def _digest(path: Path, kind: str) -> tuple[int, str]:
     """Return a file's size and digest, in RECORD's format; '' for a missing file."""
     size = 0
     try:
-        import hashlib  # a build with nothing to do imports this module, too
+        import hashlib  # a build with nothing to do also imports this module
 
         sum_ = hashlib.new(kind)
         with open_plain(str(path)) as file:

@@ -43,7 +43,7 @@ class Store(Protocol):
         """Return all bytes of a blob. Raises MissingBlob."""
 
     def blob_path(self, digest: Digest, executable: bool = False) -> Path:
-        """Return a read-only file with the blob's bytes: the one that place() links. Raises MissingBlob."""
+        """Return the read-only file with the blob's bytes that place() links. Raises MissingBlob."""
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the digests whose blobs are not in the store."""

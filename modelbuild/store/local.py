@@ -155,7 +155,7 @@ class LocalStore:
         return measure(self.directory, self._cas, self._actions, self.max_size)
 
     def verify(self) -> Verified:
-        """Read every blob and every file of environments, and delete damaged ones."""
+        """Read every blob and every file of environments, and delete damaged blobs and environments."""
         return verify(self.directory, self._cas, self._actions)
 
     @property

@@ -21,7 +21,7 @@ from modelbuild.store.problems import explained
 
 # modelbuild's own folder in the output tree: the lock, temporary files, and for each target a list of its files and of
 # its empty folders (with a slash at the end). Stale files are found by that list, not by listing folders: the folder of
-# //a:b may contain that of //a/b:c.
+# //a:b may contain the folder of //a/b:c.
 _STATE = ".modelbuild"
 _IGNORE = ".gitignore"
 OWN_NAMES = (_STATE, _IGNORE)
@@ -104,8 +104,8 @@ def clean(root: Path) -> None:
 
 
 def keep_failure(root: Path, name: str, text: str) -> str:
-    """Write the output of a failed action to a file in modelbuild's own folder, in place of that of an earlier failure.
-    Return the file's path as the user may type it in the workspace, or why there is no file."""
+    """Write the output of a failed action to a file in modelbuild's own folder, replacing the output of an earlier
+    failure. Return the file's path as the user may type it in the workspace, or why there is no file."""
     folder = root / _STATE / "failures"
     short = name if len(name) <= 100 else f"{name[:80]}~{digest_bytes(name.encode()).hash[:12]}"
     target, temporary = folder / f"{short}.txt", folder / f"{short}.{os.getpid()}.new"

@@ -36,7 +36,7 @@ class Schema:
         return self.path(directory, number), number
 
     def obsolete(self, directory: Path) -> Iterable[Path]:
-        """Yield the files of broken databases, and of those of other versions."""
+        """Yield the files of broken databases, and of databases of other versions."""
         current = self.newest(directory)[0].name
         for path in directory.glob(f"{self.name}-v*"):
             if not path.name.startswith(current):

@@ -17,7 +17,7 @@ _MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The runs of a test's action: the report and output of the last one, or of the first that failed."""
+    """The runs of a test's action: the report and output of the last run, or of the first failed run."""
 
     report: TestReport
     output: str = ""
@@ -59,7 +59,7 @@ class TestExecutor:
                 break
         passed = sum(each.report.status == "passed" for _, each in found)
         bad = [pair for pair in found if pair[1].report.status == "failed"]
-        # With several runs, the first failure counts; with several attempts, the last one.
+        # With several runs, the first failure counts; with several attempts, the last attempt.
         outcome, ended = bad[0] if bad and self._runs > 1 else found[-1]
         seconds = sum(each.seconds for _, each in found)
         with self._lock:

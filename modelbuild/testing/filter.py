@@ -1,4 +1,4 @@
-"""Tests under --test-filter: those that can run a part of their cases, and those of which a case matched."""
+"""Tests under --test-filter: tests that can run a part of their cases, and tests with a matching case."""
 
 from __future__ import annotations
 

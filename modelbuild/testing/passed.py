@@ -20,8 +20,8 @@ from modelbuild.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class PassedTest:
-    """A test whose result in the cache is a pass. `keys` are those of its actions, `tested` the SHA-256 of the files
-    that it read among those asked for, `report` the digest of its report."""
+    """A test whose result in the cache is a pass. `keys` are the keys of its actions, `tested` the SHA-256 of the
+    requested files that it read, `report` the digest of its report."""
 
     label: str
     keys: tuple[str, ...]

@@ -96,7 +96,7 @@ def _ready(folder: Path) -> Environment | None:
 
 
 def _install(wanted: Wanted, root: Path, cache: Path, folder: Path, say: Callable[[str], object]) -> Environment:
-    """Make an environment beside its folder, and rename it. The caller holds its lock."""
+    """Make an environment next to its final folder, and rename it. The caller holds its lock."""
     for old in (folder, *folder.parent.glob(f"{folder.name}-*{environments.PARTIAL}")):
         remove(str(old))
     packages = count(wanted.lock.packages, "package")

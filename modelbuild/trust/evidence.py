@@ -127,7 +127,7 @@ class _Gatherer:
         )
 
     def _import_path(self, owner: str) -> tuple[str, ...]:
-        """Return the folders with the packages of a target's steps: also those beside modelbuild, which has
+        """Return the folders with the packages of a target's steps, also modelbuild's own folders, which have
         modelbuild-runtime for toolchains without it."""
         name = next(node.toolchain for node in self._analyzer.graph.nodes.values() if node.owner == owner)
         return (*self._analyzer.toolchains.python(name).path, *installed().path)
@@ -149,7 +149,7 @@ class _Gatherer:
         return found
 
     def _find_origins(self) -> Mapping[Artifact, Origin]:
-        """Return the origin of each file: that of the target nearest to the file."""
+        """Return the origin of each file: the origin of the target nearest to the file."""
         found: dict[Artifact, Origin] = {}
         for target in self._analyzer.targets.values():  # dependencies come first
             for origin in target.providers:

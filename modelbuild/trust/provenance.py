@@ -1,6 +1,6 @@
 """The provenance of a built target: an in-toto Statement v1 with SLSA's provenance v1 as its predicate.
 
-`subject` and `buildDefinition` depend on the workspace and the tools alone, so every machine writes the same ones.
+`subject` and `buildDefinition` depend on the workspace and the tools alone, so every machine writes the same values.
 `runDetails` states who built, where and when actions ran, and the tests that passed.
 """
 

@@ -55,7 +55,7 @@ class Trusted:
 
 
 def signature_path(path: Path) -> Path:
-    """Return the place of a file's or folder's signature: beside it."""
+    """Return the path of a file's or folder's signature, next to the file or folder."""
     return path.with_name(path.name + SUFFIX)
 
 
@@ -190,7 +190,7 @@ def _check_certificate(signature: Path, trusted: Trusted) -> None:
 
 
 def _chain(signature: Path) -> list[x509.Certificate]:
-    """Return the certificates in a signature, the signer's first; empty for one that a bare key made."""
+    """Return the certificates in a signature, the signer's first; empty if a bare key signed."""
     material = json.loads(signature.read_bytes())["verificationMaterial"]
     found = material.get("x509CertificateChain", {}).get("certificates", ())
     return [x509.load_der_x509_certificate(base64.b64decode(each["rawBytes"])) for each in found]

@@ -19,7 +19,7 @@ _UNLICENSED = ("data",)
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A file or a folder, and the documents that belong to it; None if not given. `signature` is its signature, by
-    default the file beside it."""
+    default the file next to it."""
 
     path: Path
     statement: Path | None = None
@@ -28,7 +28,7 @@ class Artifact:
 
 
 def verify(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted]) -> tuple[list[str], list[str]]:
-    """Return the problems, and the verified facts, one line each. `trusted` are keys besides those of the policy.
+    """Return the problems, and the verified facts, one line each. `trusted` are keys in addition to the policy's keys.
     Raises UsageError for a file that is not there, or a key that cannot be read."""
     problems: list[str] = []
     facts: list[str] = []

@@ -23,7 +23,7 @@ _LEVELS = 100
 
 
 class Stamp(NamedTuple):
-    """Equal stamps mean that a file is still the one that was read. The ctime moves with every change of content or
+    """Equal stamps mean that a file has not changed since it was read. The ctime moves with every change of content or
     mode, and no program can set it back."""
 
     size: int

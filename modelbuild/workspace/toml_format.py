@@ -56,7 +56,7 @@ def _apart(lines: Lines, before: Lines) -> Lines:
 
 
 def _trimmed(lines: Lines) -> Lines:
-    """Return lines without a blank one at the start."""
+    """Return lines without blank lines at the start."""
     return lines[1:] if lines and not lines[0] else lines
 
 

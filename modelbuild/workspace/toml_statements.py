@@ -67,7 +67,7 @@ def read_statements(text: str) -> tuple[list[Section], Lines]:
 
 
 class _Reader:
-    """Reads the tokens of a text; `next` is the first one that is not read."""
+    """Reads the tokens of a text; `next` is the first unread token."""
 
     def __init__(self, text: str) -> None:
         self.tokens = iter(read_tokens(text))

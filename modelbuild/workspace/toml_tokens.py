@@ -1,11 +1,11 @@
-"""The one reader of TOML text as it is written; tomli gives the values of a document, without positions.
+"""The only reader of TOML text as it is written; tomli gives the values of a document, without positions.
 
 The tokens of a text, and the spaces and tabs between them, are all of its characters. Positions, the formatter, the
-language server and completion are made of them. The grammar is that of TOML 1.1 (newlines and comments inside inline
-tables). Nothing is checked, and any text has tokens: users type in it.
+language server and completion use them. The grammar is TOML 1.1 (newlines and comments inside inline tables). Nothing
+is checked, and any text has tokens: users type in it.
 
 tomlkit does not serve here: it gives no positions, refuses unfinished text, and moves arrays of tables that other
-tables interrupt, as those of BUILD files are.
+tables interrupt, as in BUILD files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kind(Enum):
     NEWLINE = auto()
     COMMENT = auto()
     PUNCTUATION = auto()
-    STRING = auto()  # with its quotes; the last one may be missing
+    STRING = auto()  # with its quotes; the last quote may be missing
     WORD = auto()  # a bare key, or a number, date, time, boolean
     OTHER = auto()  # a character that TOML does not allow there
     END = auto()  # the end of the text, with no characters
@@ -150,7 +150,7 @@ def _pattern(punctuation: str, word: str) -> re.Pattern[str]:
 
 
 class _Reader:
-    """Reads a text from its start; `role` and `path` are those of the next token."""
+    """Reads a text from its start; `role` and `path` describe the next token."""
 
     def __init__(self, text: str) -> None:
         # Compiled here, as most processes read no tokens; re keeps them.
@@ -161,7 +161,7 @@ class _Reader:
         self.path: KeyPath = ()
         self.table: KeyPath = ()  # of the last header
         self.open: list[_Open] = []
-        self.dotted = False  # the next key is below the one before
+        self.dotted = False  # the next key is below the previous key
         self.counts: dict[KeyPath, int] = {}  # number of elements so far of each array of tables
 
     def read(self) -> list[Token]:
@@ -191,7 +191,7 @@ class _Reader:
         return tokens
 
     def bracket(self, word: str, at: int, new_line: bool) -> str:
-        """Return the bracket at an offset, which in a header may be a double one."""
+        """Return the bracket at an offset, which may be double in a header."""
         if word == "[" and new_line and self.role is Role.KEY and not self.open:
             self.role, self.path = Role.HEADER, ()
         return word * 2 if self.role is Role.HEADER and self.text.startswith(word, at + 1) else word

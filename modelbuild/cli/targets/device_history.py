@@ -34,7 +34,8 @@ class DeviceHistory:
     def read(
         cls, directory: Path, root: Path, devices: Sequence[str], target: str | None, package: str
     ) -> DeviceHistory:
-        """Read those of devices that patterns match, and of one test or all. Raises UsageError for a malformed one."""
+        """Read the runs on devices that match patterns, of one test or of all tests. Raises UsageError for a malformed
+        pattern."""
         patterns = [parse_pattern(text, package) for text in devices]
         wanted = parse_pattern(target, package) if target is not None else None
         found = [

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 # Where a program on the device writes its events, and the file's name among what comes back.
 EVENTS = "profile.json"
 
-# Writes HTML pages about a program, from its file and that of its profile.
+# Writes HTML pages about a program, from its file and its profile's file.
 WritePages: TypeAlias = Callable[[Path, Path], object]
 
 

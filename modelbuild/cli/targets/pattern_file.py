@@ -17,7 +17,7 @@ FLAG = "--target-pattern-file"
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Target patterns, and the place of each as `file:line`; () for those of the command line."""
+    """Target patterns, and the place of each as `file:line`; () for patterns of the command line."""
 
     texts: tuple[str, ...]
     places: tuple[str, ...] = ()

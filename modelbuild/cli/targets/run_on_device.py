@@ -35,9 +35,9 @@ _RUNNER = "bin/modelbuild-run"
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """A run on a device: its label, the file or label of each input, and options as those of a run on this machine.
-    `profiled`: record the time of each instruction, in place of the latency. `program`: the name of the bundle's
-    program; None for the only one."""
+    """A run on a device: its label, the file or label of each input, and the same options as for a run on this machine.
+    `profiled`: record the time of each instruction, instead of the latency. `program`: the name of the bundle's
+    program; None for the only program."""
 
     device: str
     inputs: Mapping[str, str]

@@ -22,7 +22,7 @@ _OWN = frozenset((socket.AF_UNIX,))
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The modules of rule packages that a step may read: those in its key, and those imported before it.
+    """The modules of rule packages that a step may read: the modules in its key, and the modules imported before it.
 
     folders   import names of the packages by their real paths
     files     the possible files of the modules, sources and byte code: another build may write byte code at any time

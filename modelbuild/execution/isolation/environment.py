@@ -95,7 +95,7 @@ def readable(
     workspace: Path, imports: Iterable[str], prefixes: Iterable[str] = (sys.prefix, sys.base_prefix)
 ) -> list[str]:
     """Return real paths of the folders that every action may read: the system's, Python's (`prefixes`) and `imports`.
-    If one of them contains the workspace, the files and folders beside the workspace replace it."""
+    If one of them contains the workspace, the files and folders next to the workspace replace it."""
     root = os.path.realpath(workspace)
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
     wanted = [*SYSTEM, *prefixes, *imports, *libraries]

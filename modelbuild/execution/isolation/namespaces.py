@@ -206,7 +206,7 @@ def _enter_user_namespace() -> None:
 
 
 def _hide(scratch: str, shown: list[str], links: dict[str, str]) -> None:
-    """Cover all folders at the root of this mount namespace except the system's, and mount the shown ones again."""
+    """Cover all folders at the root of this mount namespace except the system's, and mount the shown folders again."""
     whole = {*map(os.path.realpath, SYSTEM), *shown}
     with os.scandir("/") as entries:
         covered = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.path not in whole]

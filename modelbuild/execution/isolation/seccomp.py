@@ -28,7 +28,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 @dataclass(frozen=True)
 class _Machine:
-    """`architecture` as in the kernel's audit.h, and numbers of system calls. `shared` are those that make or use
+    """`architecture` as in the kernel's audit.h, and numbers of system calls. `shared` are the calls that make or use
     System V and POSIX objects: shm*, sem*, msg*, mq_open, mq_unlink. `around` are ways to sockets that no filter sees
     (io_uring_setup), and to keys of the user's other processes (add_key, request_key, keyctl)."""
 

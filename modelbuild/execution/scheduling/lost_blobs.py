@@ -41,7 +41,7 @@ class Remaker:
         self._running: dict[str, Promise[Outcome]] = {}
 
     def know(self, keyed: Keyed, result: ActionResult) -> None:
-        """Remember the action that makes the result's blobs. The first action with a blob counts, because later ones
+        """Remember the action that makes the result's blobs. The first action with a blob counts, because later actions
         may read it."""
         for digest in blobs_of(result):
             self._makers.setdefault(digest, (keyed, result))

@@ -1,7 +1,7 @@
 """The suspending scheduler: one coroutine per required action or expansion, while the graph grows.
 
-The terms are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
-constructive traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
+The terms come from "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler, constructive
+traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The modules that are already imported in a new worker: those of `packages` except `ours`, which were imported
-    before any action or preload, and the module imported `last`. A worker does not iterate over all modules: that would
-    write to them, and copy the memory that it shares with its parent."""
+    """The modules that are already imported in a new worker: the modules of `packages` except `ours`, which were
+    imported before any action or preload, and the module imported `last`. A worker does not iterate over all modules,
+    because iterating would write to them, and copy the memory that it shares with its parent."""
 
     packages: Collection[str]
     ours: frozenset[str]
@@ -54,8 +54,8 @@ class Loaded:
 
 
 def _changed(modules: Mapping[str, str]) -> list[str]:
-    """Return those of `modules` (SHA-256 by import name) that were imported, here or in a parent, from another source.
-    A remote worker imports the source that it received, which is not compared."""
+    """Return the modules among `modules` (SHA-256 by import name) that were imported, here or in a parent, from another
+    source. A remote worker imports the source that it received, which is not compared."""
     specs = ((name, getattr(sys.modules.get(name), "__spec__", None)) for name in modules)
     return [n for n, spec in specs if getattr(getattr(spec, "loader", None), "digest", modules[n]) != modules[n]]
 
@@ -87,7 +87,7 @@ def work(
     streams: Streams,
     view: View,
 ) -> NoReturn:
-    """Run the step and exit the process. The report has one JSON object per line; the last one has the key "end".
+    """Run the step and exit the process. The report has one JSON object per line; the last object has the key "end".
 
     view       the action's view of the machine
     """

@@ -101,8 +101,8 @@ class OrderLoop:
                 self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
 
     def _look_at_children(self) -> None:
-        """Send the parts of the work that children have begun since the last look, and kill those that reached their
-        limit. _reap() kills their processes."""
+        """Send the parts of the work that children have begun since the last call, and kill the children that reached
+        their limit. _reap() kills their processes."""
         now = time.monotonic()
         if now < self._look:
             return

@@ -13,7 +13,7 @@ from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# Blobs that are read as a whole (plans, reports, sources) are smaller; a larger one is not fetched.
+# Blobs that are read as a whole (plans, reports, sources) are smaller; a larger blob is not fetched.
 _MAX_READ = 256 << 20
 
 

@@ -89,7 +89,7 @@ def unpack(data: bytes, size: int) -> bytes:
 
 
 class Upload:
-    """One blob's upload. All attempts use the same object, so that later ones can resume."""
+    """One blob's upload. All attempts use the same object, so that later attempts can resume."""
 
     def __init__(self, prefix: str, digest: Digest, packed: bool) -> None:
         self._name = f"{prefix}uploads/{uuid.uuid4()}/{KIND[packed]}/{digest.hash}/{digest.size}"

@@ -1,4 +1,4 @@
-"""The files of a toolchain that a remote worker gets with an action: those of the distributions in its key."""
+"""The files of a toolchain that a remote worker gets with an action: the files of the distributions in its key."""
 
 from __future__ import annotations
 

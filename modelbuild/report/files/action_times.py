@@ -12,7 +12,7 @@ _Timed = TypeVar("_Timed", CacheUsed, WorkerReady)
 
 
 class ActionTimes:
-    """Collects events. Not thread-safe. Times are those of the events."""
+    """Collects events. Not thread-safe. Times come from the events."""
 
     def __init__(self) -> None:
         self.actions: dict[str, ActionFinished] = {}
@@ -58,7 +58,7 @@ class ActionTimes:
         return path
 
     def _nexts(self) -> dict[str, float]:
-        """Return the time at which the worker of each action began its next one."""
+        """Return the time at which the worker of each action began its next action."""
         if self._next is None:
             ran = [event for event in self.actions.values() if event.status != "cached" and event.id in self._starts]
             ran.sort(key=lambda event: (event.worker, self._starts[event.id]))
@@ -87,7 +87,7 @@ def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]
 
 
 def lanes(events: Iterable[_Timed]) -> list[list[_Timed]]:
-    """Return the fewest rows in which overlapping events are in different ones."""
+    """Distribute events over as few rows as possible, so that no events in a row overlap."""
     found: list[list[_Timed]] = []
     for each in sorted(events, key=lambda event: event.at - event.seconds):
         free = (lane for lane in found if lane[-1].at <= each.at - each.seconds)

@@ -1,4 +1,4 @@
-"""Sizes and latencies of a build's targets, beside earlier values."""
+"""Sizes and latencies of a build's targets, compared with earlier values."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def titles_of(names: Collection[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value and that of the base, or None.
+    """A value and the base's value, or None.
 
     title   the measure's name for people
     change  the difference relative to the base, such as `+1.2%`, or ''
     unsure  why the change may be none, or ''
-    device  label of the device that it was measured on; '' for one of this machine, and for what no device decides
+    device  label of the device that it was measured on; '' if measured on this machine, or independent of a device
     """
 
     subject: str
@@ -53,7 +53,7 @@ class Measure:
 
     @property
     def growth(self) -> float:
-        """The change, where it is none of those that may be none: 0.5 for half as much again."""
+        """The relative change if it is certain: 0.5 for half as much again."""
         return (self.now - self.before) / self.before if self.before and self.change and not self.unsure else 0.0
 
 

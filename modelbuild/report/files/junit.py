@@ -17,7 +17,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 class JUnit:
     """Collects events; close() writes the file. Each test target is a test suite, and the failed actions are another
-    one."""
+    test suite."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -26,11 +26,11 @@ class About:
     """The facts of a build that its events do not have.
 
     command    the command line
-    commit     of the workspace, if known; `changed` if its files differ from it
+    commit     of the workspace, if known; `changed` if the workspace's files differ from the commit
     reasons    returns the reason for each action, by id, as far as the history has it
     programs   returns the programs among the outputs of targets
     time       the start of the command, in seconds since 1970
-    timed      whether the times of events are those of the build
+    timed      whether the times of events are the times of the build
     """
 
     workspace: str

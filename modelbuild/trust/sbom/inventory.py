@@ -54,8 +54,8 @@ class Inventory:
 
 
 def make_inventory(evidence: Evidence) -> Inventory:
-    """Return the inventory of a target. Its time is SOURCE_DATE_EPOCH, or else that of the commit. Raises UsageError
-    for a SOURCE_DATE_EPOCH that is not a number."""
+    """Return the inventory of a target. Its time is SOURCE_DATE_EPOCH, or else the commit's time. Raises UsageError for
+    a SOURCE_DATE_EPOCH that is not a number."""
     return inventory_of(evidence.label, evidence.outputs, _items(evidence), _time(evidence))
 
 
@@ -68,7 +68,7 @@ def inventory_of(target: str, outputs: Mapping[str, str], items: Iterable[Item],
 
 
 def set_of(items: Iterable[Item]) -> list[Item]:
-    """Return the items, the first of those with the same ref."""
+    """Return the items, only the first item of each ref."""
     found: dict[str, Item] = {}
     for item in items:
         found.setdefault(item.ref, item)

@@ -130,7 +130,7 @@ class Run:
 
     def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
         """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
-        # A program's kernel libraries are beside it.
+        # A program's kernel libraries are in the program's folder.
         arguments = [str(program), "--plugin-dir", str(program.parent)]
         arguments += [] if self.method is None else ["--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]

@@ -88,8 +88,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
-    """Yield the findings of the packages that steps import: of toolchains, and beside modelbuild unless the workspace
-    names a toolchain."""
+    """Yield the findings of the packages that steps import: in toolchains, and in modelbuild's own Python unless the
+    workspace names a toolchain."""
 
     backends = list(_backends(rules))
     if workspace.config.toolchain is None:

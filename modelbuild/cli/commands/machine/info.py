@@ -109,8 +109,8 @@ def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
 
 
 def _tools(rules: Rules | None) -> dict[str, str]:
-    """Return the versions of the installed distributions that a backend or another extension names; only the built-in
-    ones' if a rule package does not load."""
+    """Return the versions of the installed distributions that a backend or another extension names; only by built-in
+    extensions if a rule package does not load."""
 
     extensions = (rules or load_rules(Path(), ())).extensions.values()
     found = {}
