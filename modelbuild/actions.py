@@ -224,15 +224,15 @@ class StagedInput:
 
 
 class Material(TypedDict):
-    """All that an action's key is made of: JSON values. The key is the SHA-256 of its canonical form.
+    """The contents of an action's key: JSON values. The key is the SHA-256 of their canonical form.
 
-    code     SHA-256 of the modules that the step is made of
+    code     SHA-256 of the step's modules
     inputs   name, path and digest of each input
     outputs  name, path and kind of each output
     tools    state of each distribution
-    local    of each local module, the digest of each file by path; absent if the action has none
-    gpu      the models of the GPUs; not there where the action takes none
-    device   the identity that the device states; not there where no part of the action runs on one
+    local    for each local module, the digest of each file by path; absent if the action has no local modules
+    gpu      the models of the GPUs; absent if the action uses no GPU
+    device   the identity that the device reports; absent if no part of the action runs on a device
     """
 
     format: int

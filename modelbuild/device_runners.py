@@ -11,7 +11,7 @@ from modelbuild.lines import is_line, shown
 
 RunnerKind: TypeAlias = Literal["local", "ssh", "qemu", "command"]
 
-# Those with an address; rule packages make runners of commands.
+# Kinds of runners with an address; rule packages declare runners of commands.
 KINDS = tuple(kind for kind in get_args(RunnerKind) if kind != "command")
 ARCHITECTURES = ("aarch64", "x86_64")
 EXPECTED = "expected local:, qemu:ARCH or ssh://[USER@]HOST[:PORT]"
@@ -19,7 +19,7 @@ EXPECTED = "expected local:, qemu:ARCH or ssh://[USER@]HOST[:PORT]"
 # Bytes of the files that are kept on a device.
 STORE_SIZE = 8 << 30
 
-# Nothing that ssh could take for an option, or a shell for a command.
+# Excludes text that ssh could take for an option, or a shell for a command.
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9]+)?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _JUMP = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:\[\]]*|\[(?P<v6>[^@\[\]]*)\])(?::(?P<port>[0-9]{1,5}))?")
@@ -91,7 +91,7 @@ class DeviceRunner:
 
     @property
     def address(self) -> str:
-        """Return its address, without options; of a command, its words."""
+        """Return its address, without options; for a command, its words."""
         if self.kind == "command":
             return " ".join(self.command)
         if self.kind != "ssh":
@@ -102,8 +102,7 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device as it is declared: its runners, its architecture ('' for any) and, of its GPU, the compute
-    capabilities."""
+    """A device as declared: its runners, its architecture ('' for any) and the compute capabilities of its GPU."""
 
     runners: tuple[DeviceRunner, ...]
     arch: str
@@ -117,7 +116,7 @@ class DeviceJob:
     The device gets the action's inputs called `inputs`, each in a folder of that name. It runs the commands of
     `commands.json` in the input `plan`, a list of {"name": ..., "argv": [...]}, in the folder of these folders; each
     command writes files to `out/NAME`. The step gets them as the input `device`, with a file `device.json` (see
-    modelbuild/devices/executor.py). `seconds` is the limit for all commands; it is in no key, as is `spec`.
+    modelbuild/devices/executor.py). `seconds` is the limit for all commands; neither it nor `spec` is part of a key.
     """
 
     label: str

@@ -18,7 +18,7 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))? ?([A-Za-z]*)\Z")
 
 
 def parse_size(value: int | str, least: int = 1) -> int:
-    """Return the bytes of a size, rounded down. Raises ValueError for text that is no size, and for anything that is
+    """Return the bytes of a size, rounded down. Raises ValueError for text that is not a size, and for a size that is
     not from `least` bytes to 2**63 - 1."""
     if isinstance(value, int):
         size, got = value, str(value)

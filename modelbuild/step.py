@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-# The most characters of a part of the work, so that the numbers behind it are shown.
+# Maximum number of characters of a part of the work, so that the numbers after it are shown.
 _LONGEST = 40
 
 

@@ -36,8 +36,7 @@ class Revision:
     same      whether a file of the workspace, by its path, is known to be the same at the other revision
     versions  of tools
     change    the difference between the revisions; changed local modules have a signature with the `side`; None if no
-              local
-              module changed
+              local module changed
     """
 
     root: Path
@@ -143,7 +142,8 @@ class Signatures:
         return key_of([material(action, code, inputs, tools, installed().version, local), toolchain, any_local])
 
     def _toolchain(self, name: str) -> list[object]:
-        """Return all that decides a toolchain other than the workspace's, with the contents of its lock."""
+        """Return everything that decides a toolchain, except the workspace's toolchain, with the contents of its lock
+        file."""
         base = self._analyzer.loader.workspace.config.toolchain
         if name == (INSTALLED if base is None else str(base)):
             return []  # compared for all targets at once

@@ -36,7 +36,7 @@ TOOLCHAIN = "toolchain"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A target, and the configuration that it is asked for."""
+    """A target, and its requested configuration."""
 
     label: Label
     configuration: Configuration = ANY
@@ -99,7 +99,7 @@ class Analyzer:
 
     entries          the Python files of entries
     toolchains       the Python that the actions of each target run in; by default, the workspace's
-    toolchain_files  stamps of the files that decided which
+    toolchain_files  stamps of the files that decided the toolchains
     """
 
     def __init__(
@@ -152,8 +152,7 @@ class Analyzer:
         raise LoadingError(message, at()) if at else UsageError(message)
 
     def _brought(self, label: Label, at: Where | None) -> PythonToolchain:
-        """Return the provider of a toolchain that the built-in rule package brings; the path of its lock is
-        absolute."""
+        """Return the provider of a toolchain in the built-in rule package; the path of its lock file is absolute."""
         if self._own is None:
             folder = self.rules.packages[BUILT_IN]
             loader = Loader(default_workspace(folder), self.rules.by_name, repository=label.repository)

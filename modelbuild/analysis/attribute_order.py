@@ -12,7 +12,7 @@ _FIRST = ("name", "matrix")
 
 
 def table_order(rules: Mapping[str, Rule]) -> Callable[[str], Sequence[str]]:
-    """Return the function that returns the attributes of a table's rule in order, by the table's header."""
+    """Return a function from a table's header to the attributes of its rule, in order."""
     known = {f"[[{name}]]": attribute_order(rule) for name, rule in rules.items()}
     return lambda header: known.get(header, ())
 

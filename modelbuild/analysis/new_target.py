@@ -90,15 +90,15 @@ class _Labels:
     def _matching(self, rules: list[str]) -> Iterator[str]:
         others = self._loader.packages_below("", skip=lambda label, error: None)
         for name in sorted(others, key=lambda other: other != self._package):
-            with suppress(LoadingError):  # in another package: not the user's question
+            with suppress(LoadingError):  # an error in another package does not matter here
                 for target in self._loader.package(name).targets.values():
                     if target.rule in rules and visible(target, self._package):
                         yield f":{target.label.name}" if name == self._package else str(target.label)
 
 
 def _fill_files(value: Any, folder: Path) -> Any:
-    """Return the value with the names of the folder's files; None if a name in it has no counterpart, or none is a
-    file's."""
+    """Return the value with the names of the folder's files; None if a name in it has no counterpart, or if it contains
+    no file name."""
     if isinstance(value, list):
         filled = [_fill_files(each, folder) for each in value]
         return filled if filled and None not in filled else None
@@ -119,7 +119,7 @@ def _only_file(folder: Path, suffix: str) -> str | None:
 
 
 def _only_class(file: Path) -> str | None:
-    """Return the name of the only class at the top of a Python file; None if there are none or several."""
+    """Return the name of the only class at the top level of a Python file; None if there is no class, or several."""
     with suppress(OSError, SyntaxError, ValueError, RecursionError):
         classes = [node.name for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ClassDef)]
         return classes[0] if len(classes) == 1 else None

@@ -32,10 +32,10 @@ def open_to_build(
     toolchains: Toolchains | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> Analyzer:
-    """Return an analyzer whose actions run in their toolchains, which decide their keys. Raises what open_analyzer()
-    and make_toolchain() do.
+    """Return an analyzer whose actions run in their toolchains, which decide their keys. Raises as open_analyzer() and
+    make_toolchain() do.
 
-    say  called with lines about the making of toolchains
+    say  called with lines about the progress of making toolchains
     """
     analyzer = open_analyzer(workspace, test_filter, toolchains)
     base = analyzer.toolchains.base

@@ -1,4 +1,4 @@
-"""Load rule packages, the built-in one and a workspace's own in the same way."""
+"""Load rule packages: the built-in package and a workspace's own packages, in the same way."""
 
 from __future__ import annotations
 

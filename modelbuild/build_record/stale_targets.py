@@ -57,8 +57,8 @@ class StaleTargets:
 
 
 def find_stale(path: Path, root: str) -> StaleTargets | None:
-    """Return the stale targets since the build with the record at `path`; None if that needs loading and analysing all
-    targets."""
+    """Return the stale targets since the build with the record at `path`; None if all targets must be loaded and
+    analysed to find them."""
     record = read_record(str(path))
     found = _changes(record, root) if record is not None else None
     if record is None or found is None:
@@ -86,8 +86,7 @@ def above(path: str) -> Iterator[str]:
 
 
 def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
-    """Return the changed files and outputs; None if something else changed, or a file is not a regular file any
-    more."""
+    """Return the changed files and outputs; None if something else changed, or a file is no longer a regular file."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not record.surroundings.are_current(root, folder):

@@ -71,7 +71,7 @@ def gather_reads(analyzer: Analyzer, ran: Iterable[str], loaded: Collection[str]
 
 def merge_reads(old: TargetReads, new: TargetReads, stale: Collection[str]) -> TargetReads:
     """Return the merged dependencies after targets `stale` were rebuilt. They and their dependencies were analysed
-    again, but perhaps not for all earlier devices, and not all actions were required: so the old dependencies stay."""
+    again, but perhaps not for all earlier devices, and not all actions were required, so the old dependencies stay."""
     actions = {label: count for label, count in new.actions.items() if label in stale or label not in old.actions}
     return TargetReads(_union(old.sources, new.sources), _union(old.needs, new.needs), old.actions | actions)
 

@@ -105,12 +105,13 @@ TARGET, PROFILE, INPUT = Target(), Profile(), Input()
 
 
 def use() -> None:
-    """Make click complete for bash as here."""
+    """Register this completion with click for bash."""
     add_completion_class(Bash, "bash")
 
 
 def _number(position: str) -> int:
-    """Return the position of a word: at least 1, the first after the program's name; 1 for anything but a number."""
+    """Return the position of a word: at least 1, the first after the program's name; 1 for text that is not a
+    number."""
     return max(1, int(position)) if position.isascii() and position.isdecimal() and len(position) < 10 else 1
 
 

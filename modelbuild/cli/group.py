@@ -95,6 +95,6 @@ def cli(ctx: click.Context, directory: Path) -> None:
     """A build system for models: BUILD.toml in, ExecuTorch programs out."""
     try:
         folder = directory.resolve()
-    except (OSError, RuntimeError):  # removed meanwhile; links that lead in a circle
+    except (OSError, RuntimeError):  # a folder was removed meanwhile, or links form a cycle
         raise click.UsageError(f"the folder '{directory}' no longer exists") from None
     ctx.obj = Settings(folder, ctx.obj or ())

@@ -1,4 +1,4 @@
-"""A build with nothing to do: a repeated command line is answered from its record, by which nothing changed.
+"""A build with nothing to do: a repeated command line is answered from its record, if nothing changed.
 
 Command lines of successful builds are saved in the output tree. Imports little beyond Python's own startup, and no
 click.
@@ -29,12 +29,12 @@ _FOLDER = f"{_OUTPUT}/.modelbuild/commands"
 _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 _SUM = 4  # bytes of a checksum
 
-# Prints nothing, instead of a value of --show-outputs.
+# Stands for printing nothing, instead of a value of --show-outputs.
 QUIET = "quiet"
 
 
 def run_null_build(arguments: Sequence[str]) -> int | None:
-    """Return the exit code of a command line whose last build is up to date; None for any other."""
+    """Return the exit code of a command line whose last build is up to date; None for any other command line."""
     started = time.monotonic()
     saved = _saved(arguments)
     if saved is None:

@@ -1,4 +1,4 @@
-"""Options of commands that build, for files that a CI job keeps."""
+"""Options of build commands for files that a CI job keeps."""
 
 from __future__ import annotations
 

@@ -69,13 +69,13 @@ class Distribution:
 
     @cached_property
     def record_file(self) -> str | None:
-        """The path of RECORD; None if there is none, and so no file has a digest."""
+        """The path of RECORD; None if there is no RECORD, and therefore no digests."""
         match = re.search(r"\n([^\n,]+\.dist-info/RECORD),", self.record)
         return os.path.join(self.folder, match[1]) if match else None
 
     @cached_property
     def project(self) -> str | None:
-        """The source folder of an editable install; None for any other."""
+        """The source folder of an editable install; None for any other distribution."""
         url = json.loads(self._found.read_text("direct_url.json") or "{}")
         if url.get("dir_info", {}).get("editable"):
             from urllib.parse import unquote, urlsplit
@@ -85,13 +85,13 @@ class Distribution:
 
     @property
     def has_record(self) -> bool:
-        """Return whether RECORD describes the content of its modules: not for an editable install, nor without a
+        """Return whether RECORD describes the content of its modules. False for an editable install, and without a
         RECORD, as with `setup.py develop` and Linux distributions."""
         return self.project is None and self.record_file is not None
 
     @property
     def modules(self) -> Sequence[str]:
-        """The top-level modules that an editable distribution lists; one with its own name if it lists none."""
+        """The top-level modules that an editable distribution lists; if it lists none, a module with its own name."""
         listed = (self._found.read_text("top_level.txt") or "").split()
         return listed or [self.name.replace("-", "_")]
 
@@ -140,7 +140,7 @@ class Distribution:
         lines = self._metadata.get_all("Requires-Dist") if self.record_file is not None else self._found.requires
         for line in lines or ():
             extra = _ONLY_EXTRA.search(line)
-            if extra is not None and canonical(extra[1]) not in extras:  # most lines; parsing takes longer
+            if extra is not None and canonical(extra[1]) not in extras:  # skips most lines unparsed
                 continue
             requirement = Requirement(line)
             marker = requirement.marker

@@ -39,7 +39,7 @@ def distribution_of(package: str, distributions: Distributions) -> str | None:
 
 
 def _contains_any(found: Distribution, packages: Collection[str]) -> bool:
-    if found.project is not None:  # in editable mode, when it records no modules
+    if found.project is not None:  # in editable mode, its RECORD lists no modules
         return any(under(folder, os.path.realpath(found.project)) for name in packages for folder in _folders(name))
     return any(found.records(f"{name}/") for name in packages)
 

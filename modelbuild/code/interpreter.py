@@ -47,7 +47,7 @@ class Interpreter:
     lock: str = ""
 
     def lock_advice(self, missing: str) -> str:
-        """Return the advice for a package that the lock lacks."""
+        """Return the advice for a package that the lock file lacks."""
         if self.toolchain.startswith("@"):
             return f"expected a python_toolchain of your own, whose lock has {missing}"
         return f"add {missing} to the lock of {self.toolchain}"
@@ -84,5 +84,5 @@ def _installed(path: tuple[str, ...], prefix: str) -> Interpreter:
 
 
 def installed() -> Interpreter:
-    """Return the Python that modelbuild runs in: the toolchain of workspaces that name none."""
+    """Return the Python that modelbuild runs in: the toolchain of workspaces that name no toolchain."""
     return _installed(tuple(search_path()), sys.prefix)

@@ -103,7 +103,7 @@ class Modules:
         return self._spec(top) is not None
 
     def _spec(self, top: str) -> ModuleSpec | None:
-        if self._interpreter.toolchain:  # the finders of this process find what is installed with modelbuild
+        if self._interpreter.toolchain:  # the finders of this process find packages installed with modelbuild
             return self._interpreter.find_module(top)
         for finder in sys.meta_path:
             if finder in (BuiltinImporter, FrozenImporter) or isinstance(finder, PackageFinder):

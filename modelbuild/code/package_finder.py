@@ -20,7 +20,7 @@ _CHECKED_HASH = (0b11).to_bytes(4, "little")
 
 class SourceLoader(SourceFileLoader):
     """Loads a module of a package whose source is in keys. `digest` is the SHA-256 (hex) of its source. Byte code that
-    is valid for a time and size is ignored, because another source may have the same."""
+    is valid for a time and size is ignored, because another source may have the same time and size."""
 
     digest = ""
 
@@ -33,7 +33,7 @@ class SourceLoader(SourceFileLoader):
         return data
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
-        """Do nothing: the engine writes byte code, in the only valid form."""
+        """Do nothing: the engine writes byte code, with a hash of the source."""
 
 
 class PackageFinder:

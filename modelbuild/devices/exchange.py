@@ -17,10 +17,10 @@ from modelbuild.devices.shells import Shell, end
 Take: TypeAlias = Callable[[bytes], object]
 
 _CHUNK = 1 << 16
-_MOST_STDERR = 1 << 16  # that are kept
-_MOST_ERRORS = 1 << 24  # that a device may send
+_MOST_STDERR = 1 << 16  # bytes that are kept
+_MOST_ERRORS = 1 << 24  # bytes that a device may send
 _CONNECTION = 255  # ssh's exit status
-_FULL, _CHANGED, _MISSING = 3, 4, 5  # of the scripts
+_FULL, _CHANGED, _MISSING = 3, 4, 5  # exit statuses of the scripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Limits:
 
 
 def call(shell: Shell, script: str, *arguments: str, feed: Iterable[bytes] = (), limits: Limits = Limits()) -> str:
-    """Run a script to its end and return its output as text. Raises what exchange() does."""
+    """Run a script to its end and return its output as text. Raises as exchange() does."""
     chunks: list[bytes] = []
     exchange(shell, shell.start(script, *arguments), chunks.append, feed, limits)
     return b"".join(chunks).decode(errors="replace")
@@ -110,7 +110,7 @@ def _pump(
 
 
 def _write(pipe: IO[bytes], pending: memoryview) -> tuple[memoryview, bool]:
-    """Write a part of the data. Returns the rest, and whether more may follow; closes the pipe after the last."""
+    """Write a part of the data. Returns the rest, and whether more may follow; closes the pipe after the last part."""
     if pending:
         try:
             return pending[os.write(pipe.fileno(), pending) :], True

@@ -20,7 +20,7 @@ _AT_ONCE = 16
 
 # Seconds to wait for a device that other sessions use.
 WAIT = 600.0
-# Seconds between two questions to several devices which of them is free.
+# Seconds between two queries for a free device among several.
 _POLL = 2.0
 
 
@@ -123,8 +123,9 @@ class Pool:
     def _first(
         self, stack: ExitStack, devices: list[Device], purpose: str, say: Callable[[str], None], wait: float
     ) -> tuple[Session, Device]:
-        """Enter a session with the first device that is free. One that cannot be used is left out if others can."""
-        if len(devices) == 1:  # which waits itself
+        """Enter a session with the first free device. A device that cannot be used is skipped if other devices can be
+        used."""
+        if len(devices) == 1:  # a session with one device waits itself
             self._reconnect(devices[0])
             return stack.enter_context(devices[0].session(purpose, wait, say)), devices[0]
         deadline = time.monotonic() + wait
@@ -162,7 +163,7 @@ class Pool:
                 raise DeviceProblem("it is another device than before; expected the same one")
 
     def interrupt(self) -> None:
-        """End the sessions of all threads, and begin no others."""
+        """End the sessions of all threads, and allow no further session."""
         self._closed.set()
         for device in self._all:
             device.interrupt()

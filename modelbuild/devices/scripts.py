@@ -72,8 +72,8 @@ fi
 )
 
 # Arguments: owner, seconds to wait, seconds of silence, token. Prints `busy OWNER` if it has to wait, then `held` or
-# `late`. Holds the lock while a line arrives at least every `silence` seconds; afterwards nothing of the job is left.
-# The kernel frees the lock if this process is killed, and the next owner cleans up.
+# `late`. Holds the lock while a line arrives at least every `silence` seconds; afterwards, no process or file of the
+# job is left. The kernel frees the lock if this process is killed, and the next owner cleans up.
 HOLD = (
     _BEGIN
     + _END_JOBS
@@ -133,7 +133,7 @@ done
 """
 )
 
-# Argument: token. Reads a tar of files called by their digests. Each appears whole in the store, or not at all.
+# Argument: token. Reads a tar of files called by their digests. Each file appears complete in the store, or not at all.
 RECEIVE = (
     _BEGIN
     + r"""
@@ -156,7 +156,7 @@ exit "${status:-0}"
 )
 
 # Arguments: token, maximum bytes. Reads `DIGEST PATH` lines and lays the files out in the job's folder. Then removes
-# the files that were not used for the longest time, until the rest is not larger than the maximum.
+# the files that were not used for the longest time, until the rest fits into the maximum.
 STAGE = (
     _BEGIN
     + r"""

@@ -1,5 +1,5 @@
-"""Four ways to run a shell script: on this machine, here with an emulator for its programs, and on another by ssh or a
-command."""
+"""Four ways to run a shell script: on this machine, on this machine with an emulator for its programs, and on another
+machine by ssh or by a command."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CONNECT = 10
 _ALIVE = 5
 _ENDING = 5
 
-# In place of ssh's `[%h]:%p`, while percent signs and quotes are added around it.
+# Stands for ssh's `[%h]:%p` while percent signs and quotes around it are escaped.
 _TARGET = "HOST-AND-PORT"
 
-# Of the C library for another architecture: as a foreign architecture of Debian's, and as its cross compiler's.
+# Folders of the C library for another architecture: Debian's foreign architecture, and Debian's cross compiler.
 _LOADERS = {"aarch64": "lib/ld-linux-aarch64.so.1", "x86_64": "lib64/ld-linux-x86-64.so.2"}
 _SYSROOTS = ("/", "/usr/{arch}-linux-gnu")
 
@@ -34,7 +34,7 @@ class Shell(Protocol):
     """Runs POSIX shell scripts on one device until it is closed.
 
     prefix    the beginning of a command that runs a program of the device's architecture
-    emulator  the emulator of its processor and the emulator's version; '' for a real one
+    emulator  the emulator of its processor and the emulator's version; '' for a real processor
     """
 
     prefix: tuple[str, ...]
@@ -44,7 +44,7 @@ class Shell(Protocol):
         """Start a script with pipes for its standard streams. Exit status 255: the connection failed."""
 
     def lost(self) -> str:
-        """Return why the connection ended, in one line; '' if it is there."""
+        """Return why the connection ended, in one line; '' if it is open."""
 
     def close(self) -> None:
         """End the connection."""
@@ -93,7 +93,8 @@ class QemuShell(LocalShell):
 
 
 class CommandShell:
-    """Scripts on a device that a program of this machine reaches, such as adb. A process of it for each script."""
+    """Scripts on a device that a program of this machine reaches, such as adb. Each script is a process of that
+    program."""
 
     prefix: tuple[str, ...] = ()
     emulator = ""
@@ -145,7 +146,7 @@ class SshShell:
         self._socket = self._folder / "c"
         self._log = self._folder / "log"
         with self._log.open("wb") as log:
-            # It reads a pipe of this process, so that it ends with it, however that happens.
+            # ssh reads a pipe of this process, so it ends when this process ends for any reason.
             given = [*_options(runner), *_through_jumps(runner)]
             to = _destination(runner.user, runner.host, runner.port)
             command = ["ssh", "-M", "-S", str(self._socket), *given, *to, "exec cat"]
@@ -233,7 +234,7 @@ def _destination(user: str, host: str, port: int) -> list[str]:
 
 
 def _through_jumps(runner: DeviceRunner) -> list[str]:
-    """Return ssh's options for its jump hosts. With -J they would get none of the runner's options."""
+    """Return ssh's options for its jump hosts. With -J, jump hosts would get none of the runner's options."""
     command = ""
     for user, host, port in runner.jumps():
         before = ["-o", f"ProxyCommand={command}"] if command else []
@@ -244,7 +245,7 @@ def _through_jumps(runner: DeviceRunner) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of ssh: its messages are in English, and it asks nothing."""
+    """Return the environment of ssh, in which its messages are in English and it never prompts."""
     return {**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
 
 

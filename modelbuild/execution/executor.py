@@ -49,7 +49,7 @@ class Request:
 
 
 def step_order(request: Request) -> StepOrder:
-    """Return the part of the order for a worker that all executors have in common."""
+    """Return the part of a worker's order that all executors share."""
     action = request.action
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:

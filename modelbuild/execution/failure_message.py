@@ -60,8 +60,8 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
 
 
 def _unseen(action: Action, missing: str, python: Interpreter) -> str:
-    """Return the advice for a module that a worker did not find: one that Python finds here, or one that no package of
-    the toolchain has; else ''."""
+    """Return the advice for a module that a worker did not find, if Python finds it here or no package of the toolchain
+    contains it; else ''."""
     top = missing.partition(".")[0]
     try:
         find = python.find_module if python.toolchain else importlib.util.find_spec

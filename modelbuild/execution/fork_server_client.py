@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Seconds for a fork server to kill its children and end.
 _PATIENCE = 10
 
-# The most characters that are shown of a part of a step's work.
+# Maximum number of characters that are shown of a part of a step's work.
 _MOST_SHOWN = 60
 
 

@@ -32,7 +32,8 @@ _PIP = ("find-links", "index-url", "extra-index-url", "cert", "client-cert", "co
 def readable(workspace: Path, *params: Any) -> list[str]:
     """Return real paths of existing files and folders. The workspace is excluded from a folder that contains it.
 
-    params   JSON values of the action, which may contain `file:` addresses; one in the workspace must be an input
+    params   JSON values of the action, which may contain `file:` addresses; an address in the workspace must be an
+             input
     """
     root = os.path.realpath(workspace)
     mirrors = [path for path in _addresses(params) if not under(os.path.realpath(path), root)]
@@ -118,5 +119,5 @@ def _local(word: str) -> str:
 
 
 def _is_wide(folder: str) -> bool:
-    """Return whether a folder contains the home folder, and so many files unrelated to packages."""
+    """Return whether a folder contains the home folder, and therefore many files unrelated to packages."""
     return under(os.path.realpath(_home()), os.path.realpath(folder))

@@ -28,7 +28,7 @@ class Settings(TypedDict):
 
 
 class ServerSettings(Settings):
-    """The settings that a fork server is begun with."""
+    """The settings that a fork server starts with."""
 
     preload: Sequence[str]
     """Modules to import before the first action."""

@@ -1,4 +1,5 @@
-"""The resolver: an action and its inputs to a request, which contains all that its key and its executor use."""
+"""The resolver: turns an action and its inputs into a request, which contains everything that its key and its executor
+use."""
 
 from __future__ import annotations
 
@@ -45,10 +46,10 @@ class Resolver:
     workspace  the folder that local modules are imported from
     blob       reads an input that another action made, to find its imports
     files      contents of files
-    gpus       models of GPUs, for actions that use one, if this machine has none
+    gpus       models of GPUs, for actions that use a GPU, if this machine has none
     pythons    returns the Python that the actions of a target run in
-    identity   returns the identity of the device of a job, for actions of which a part runs on one; empty if no device
-               is there
+    identity   returns the identity of the device of a job, for actions with a part that runs on a device; empty if no
+               device is there
     limit      returns the time that an action may run, or None
     """
 

@@ -17,8 +17,8 @@ from modelbuild.store import files
 from modelbuild.store.interface import Store
 
 # Files of the workspace of at least this size (bytes) are copied into the store once, and hard-linked from there;
-# smaller ones are copied each time. No input is linked to the workspace, so an action cannot change the user's file, an
-# edit cannot reach a running action, and the file's ctime stays the same.
+# smaller files are copied each time. No input is linked to the workspace, so an action cannot change the user's file,
+# an edit cannot reach a running action, and the file's ctime stays the same.
 LARGE = 1 << 20
 
 
@@ -107,7 +107,7 @@ class Sandbox:
                 if store.missing([item.value.digest]) and not self._store(item.source, item.value, store):
                     return False
             except FileNotFoundError:
-                if not target.parent.is_dir():  # this folder is gone, not the source
+                if not target.parent.is_dir():  # the target's folder is missing, not the source
                     raise
                 return False
         store.place(item.value, target)

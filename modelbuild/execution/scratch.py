@@ -69,7 +69,7 @@ class Scratch:
 
 
 def _try_lock(folder: Path) -> int | None:
-    """Return a locked descriptor for a build's folder; None while that build lives, and for other files."""
+    """Return a locked descriptor for a build's folder; None while that build runs, and for other files."""
     try:
         with open_folder(str(folder)) as top:
             descriptor = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=top)

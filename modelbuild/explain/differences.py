@@ -129,5 +129,6 @@ def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def attribute_differences(old: TargetFacts, new: TargetFacts) -> list[Difference]:
-    """Return the differences between two targets, or between two versions of one (see facts.attributes_of)."""
+    """Return the differences between two targets, or between two versions of one target (see
+    action_facts.attributes_of)."""
     return list(_values("parameter", "", old["attributes"], new["attributes"]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-# Measures that depend only on the inputs. Others vary with the machine and its load.
+# Measures that depend only on the inputs. Other measures vary with the machine and its load.
 EXACT = frozenset({"bytes", "delegates", "delegated_fraction"})
 _MORE_IS_BETTER = frozenset({"delegated_fraction"})
-# Facts about a run, and neither good nor bad.
+# Facts about a run that are neither good nor bad.
 _CONTEXT = frozenset({"clock_mhz", "temperature_c"})
-_ACCURACY = "accuracy_"  # begins the names of a test's accuracies
+_ACCURACY = "accuracy_"  # prefix of the names of a test's accuracies
 LATENCY_OF = "latency_ms_"  # prefix of the measures of latency of a test's further methods
 
 BEFORE = 10  # values
@@ -42,8 +42,8 @@ def is_regression(name: str, values: Sequence[float]) -> bool:
 
 def noise(name: str, before: Sequence[float], base: float, now: float) -> str:
     """Return `within noise` if a change from `base` is not above a fifth, or `now` is not beyond all of up to ten
-    earlier values of a measure that varies; `few values` if there are less than three of them, and '' for any other
-    change."""
+    earlier values of a measure that varies; `few values` if there are fewer than three earlier values, and '' for any
+    other change."""
     if name in EXACT or base == now:
         return ""
     known = before[-BEFORE:]

@@ -76,7 +76,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
     new, same = [], []
     for name, each in facts.items():
         first, key, status = history.execute(sql, (workspace, name)).fetchone() or (0, "", "")
-        # A run that failed is a row of its own: that it ran again has that reason.
+        # A failed run has its own row, which explains why the action ran again.
         place = json.dumps(place_json(each.place))
         if key == each.key and (status == "failed") == (each.status == "failed"):
             same.append((build, each.status, each.seconds, each.status, place, workspace, name, first))

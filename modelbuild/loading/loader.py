@@ -54,7 +54,7 @@ class Loader:
     def _elsewhere(self, name: str) -> str:
         """Return `; did you mean '//package:name'?` for the first package with a target of that name, or ''."""
         for package in sorted(filter(is_package_name, self._tree.packages())):
-            with suppress(LoadingError):  # in another package: not the user's question
+            with suppress(LoadingError):  # an error in another package does not matter here
                 if name in self.package(package).targets:
                     return f"; did you mean '{Label(package, name, self._repository)}'?"
         return ""

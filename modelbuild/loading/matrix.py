@@ -15,7 +15,7 @@ from modelbuild.workspace.toml_tokens import KeyPath
 
 Scalar: TypeAlias = str | int | float | bool
 
-# A bound against mistakes: a thousand sizes on each of three axes would never finish.
+# A bound against mistakes: expanding three axes of a thousand values each would never finish.
 MOST = 10_000
 
 # Characters of a text after substitution.

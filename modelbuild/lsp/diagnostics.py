@@ -1,4 +1,5 @@
-"""The errors of a BUILD file, found as a build finds them: one of the file itself, or one of each of its targets."""
+"""The errors of a BUILD file, found as a build finds them: one error of the file itself, or one error of each of its
+targets."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ class Snapshot:
         return Analyzer(self.loader, self.rules, self.workspace.config.default_device)
 
     def package(self, name: str) -> Package | None:
-        """Return a package as it is, or else as it could last be loaded, such as while a user types in its file, or as
-        it was saved."""
+        """Return a package as edited. If that does not load, such as while a user types, return it as it last loaded,
+        or as saved."""
         with suppress(ModelbuildError):
             self.memory.packages[name] = self.loader.package(name)
             return self.memory.packages[name]
@@ -100,7 +100,7 @@ class Snapshot:
         return self.loader.packages_below("", skip=_ignore)
 
     def packages(self) -> Iterator[Package]:
-        """Yield all packages that could ever be loaded."""
+        """Yield all packages that have loaded at least once."""
         for name in self._names:
             package = self.package(name)
             if package is not None:

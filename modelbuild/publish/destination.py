@@ -43,8 +43,8 @@ def parse_destination(text: str, version: str = "") -> Destination:
 
 
 def publish(content: Content, destination: Destination, replace: bool, say: Callable[[str], None]) -> Published:
-    """Publish to a destination: everything or, as far as a tag or a manifest shows, nothing. `say` gets a line for each
-    upload. Raises as the functions that it calls do."""
+    """Publish to a destination. A tag or a manifest appears only after everything was uploaded. `say` gets a line for
+    each upload. Raises as the functions that it calls do."""
     if isinstance(destination, RegistryAddress):
         from modelbuild.publish.oci import publish_oci
 

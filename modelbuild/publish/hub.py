@@ -22,7 +22,7 @@ from modelbuild.remote.messages import missing_extra
 
 def publish_hub(content: Content, address: HubAddress, replace: bool, say: Callable[[str], None]) -> Published:
     """Commit the files that the branch lacks, and set the tag of a release. Raises PublishError for a hub that cannot
-    be used, and for other content there unless it is to be replaced."""
+    be used, and for other content there, unless replacing."""
     check_names(content)
     try:
         from huggingface_hub import HfApi
@@ -87,8 +87,8 @@ class _Publication:
                 return None
 
     def _commit(self, head: str, before: bytes | None, manifest: bytes) -> tuple[list[str], str]:
-        """Commit everything, of which huggingface_hub uploads what the branch lacks. Returns the names of the documents
-        that are new there, and the commit."""
+        """Commit everything; huggingface_hub uploads only files that the branch lacks. Returns the names of the new
+        documents, and the commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         names = set(self.api.list_repo_files(self.address.repository, revision=head))
@@ -121,7 +121,7 @@ class _Publication:
         return list(documents), made.oid
 
     def _card(self, head: str) -> dict[str, bytes]:
-        """Return the model card, or nothing where somebody else wrote one."""
+        """Return the model card, or nothing if somebody else wrote the existing card."""
         known = self._read(CARD, head)
         if known is None or MARK.encode() in known:
             return {CARD: model_card(self.content)}

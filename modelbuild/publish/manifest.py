@@ -53,7 +53,7 @@ def check_names(content: Content) -> None:
 
 
 def written(manifest: bytes) -> set[str]:
-    """Return the paths of a manifest's files and of documents about them; none if it is not one of these."""
+    """Return the paths of a manifest's files and of documents about them; none if it is not such a manifest."""
     try:
         paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -27,8 +27,8 @@ _ACCEPT = {"Accept": f"{MANIFEST}, {INDEX}"}
 
 
 def publish_oci(content: Content, address: RegistryAddress, replace: bool, say: Callable[[str], None]) -> Published:
-    """Upload what the registry lacks, and move the tag. Raises PublishError, also for a tag of another digest unless
-    it is to be replaced."""
+    """Upload the blobs that the registry lacks, and move the tag. Raises PublishError, also for a tag of another
+    digest, unless replacing."""
     try:
         return _Publication(content, address, replace, say).run()
     except RegistryProblem as problem:

@@ -25,7 +25,7 @@ _MOST = 4 << 20
 
 def publish_store(content: Content, address: Address, replace: bool, say: Callable[[str], None]) -> Published:
     """Write the files unless they are there. Raises PublishError for a store that cannot be used, and for other files
-    there unless they are to be replaced; EnvironmentProblem for a folder that cannot be written."""
+    there, unless replacing. Raises EnvironmentProblem for a folder that cannot be written."""
     check_names(content)
     try:
         opened = open_object_store(address, _SECONDS, _RETRIES)

@@ -43,7 +43,7 @@ def rdeps(world: World, universe: Collection[str], nodes: Collection[str], depth
 
 
 def somepath(world: World, starts: Collection[str], ends: Collection[str]) -> set[str]:
-    """Return the nodes on a shortest path from a start to an end, always the same one; empty if there is no path."""
+    """Return the nodes on a shortest path from a start to an end, always the same path; empty if there is no path."""
     graph = closure(world, sorted(starts))
     best: list[str] = []
     for start in sorted(starts):

@@ -16,7 +16,7 @@ from modelbuild.workspace.toml_values import toml_table
 
 
 def locations(world: World, nodes: Collection[str]) -> list[str]:
-    """Return `models/BUILD.toml:4:1: pte_program rule //models:detector` for each node; of a source file, its first
+    """Return `models/BUILD.toml:4:1: pte_program rule //models:detector` for each node; for a source file, its first
     position."""
     return [f"{_place(world, node)}: {world.kind(node)} {node}" for node in sorted(nodes)]
 
@@ -33,7 +33,7 @@ def source_files(world: World, nodes: Collection[str]) -> list[str]:
 
 
 def declared_statements(world: TargetWorld, nodes: Collection[str]) -> list[str]:
-    """Return the targets among nodes as TOML, each with its place as a comment: every target of a matrix on its own,
+    """Return the targets among nodes as TOML, each with its place as a comment: every target of a matrix separately,
     selects as written. A package's statements are a BUILD.toml that declares the same targets."""
     targets = [target for node in sorted(nodes) if (target := world.packages.target(node)) is not None]
     return [_statement(target, target.attributes) for target in targets]

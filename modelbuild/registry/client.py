@@ -24,7 +24,7 @@ ATTEMPTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 _TIMEOUT = 60.0
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST = 200
-# A manifest or a token that is longer is refused; the specification suggests 4 MiB.
+# A longer manifest or token is refused; the specification suggests 4 MiB.
 MOST = 4 << 20
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Registry:
 
     def ask(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None) -> Answer:
         """Return the answer to a request with its body, after several attempts if needed."""
-        # A registry that never answered is more likely to be another than to come back.
+        # A registry that has never answered is probably misspelled, so waiting for it does not help.
         return retried(lambda: self._ask(method, url, headers, body), lambda: self._reached)
 
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Answer:
@@ -101,7 +101,7 @@ class Registry:
         return urllib.parse.urlsplit(url).netloc == urllib.parse.urlsplit(self.address.base).netloc
 
     def _authorize(self, challenges: list[str]) -> None:
-        """Get what a registry demands: a token, or the login itself."""
+        """Get the authorization that a registry demands: a token, or the login itself."""
         if not self._asked:
             try:
                 self._login, self._asked = find_login(self.address.host), True
@@ -148,7 +148,7 @@ class Registry:
             raise RegistryProblem("the service for its tokens sent none") from None
 
     def _problem(self, error: urllib.error.HTTPError) -> RegistryProblem:
-        """Return the problem of an answer that is no success. A registry's own message may repeat a request."""
+        """Return the problem of an unsuccessful answer. A registry's own message may repeat a request."""
         text = f"HTTP {error.code} {error.reason}"
         try:
             first = json.loads(error.read(MOST))["errors"][0]
@@ -181,7 +181,8 @@ class Answer:
 
 
 def retried(work: Callable[[], T], again: Callable[[], bool]) -> T:
-    """Return the result of work that may raise RegistryProblem; problems that may pass are tried again, if `again`."""
+    """Return the result of work that may raise RegistryProblem; with `again`, work is repeated after problems that may
+    pass."""
     for delay in ATTEMPTS[1:]:
         try:
             return work()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # A build that runs no action and ends within this many seconds shows no bar and never imports rich.
 PATIENCE = 0.5
 SHOWN_ACTIONS = 10
-REFRESHES = 8  # a second
+REFRESHES = 8  # per second
 BAR = 30  # columns
 
 
@@ -78,7 +78,7 @@ class ConsoleReporter:
                     self._new.append(event.actions)
                 case ActionStarted():
                     self._running[event.id] = event
-                    self._parts.pop(event.id, None)  # of an earlier run
+                    self._parts.pop(event.id, None)  # the part of an earlier run
                 case ActionProgress():
                     self._parts[event.id] = event.part
                 case ActionFinished():

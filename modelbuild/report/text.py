@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # a null build imports no more than it needs
     from modelbuild.events import ActionFinished, Planned, UploadsAwaited
     from modelbuild.report.progress import Progress
 
-# The most targets that are listed without --show-outputs=all.
+# Maximum number of targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
 
 

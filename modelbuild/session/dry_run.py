@@ -22,8 +22,8 @@ from modelbuild.store.local import open_store
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`needed` are the ids of the actions that artifacts depend on, as far as known: without actions that an action to
-    be run would add. `report` contains the known keys."""
+    """`needed` are the ids of the actions that artifacts depend on, as far as known: without actions that a later
+    action would add. `report` contains the known keys."""
 
     needed: tuple[str, ...]
     report: Report

@@ -73,7 +73,7 @@ def open_engine(
 ) -> Iterator[Engine]:
     """Yield an engine for the actions of an analyzer. `spare`: see LocalExecutor. All started processes end with it.
 
-    Raises what open_store(), shared() and executing() do, and EnvironmentProblem for a toolchain that was evicted since
+    Raises as open_store(), shared() and executing() do, and EnvironmentProblem for a toolchain that was evicted since
     it was made.
     """
     config, packages, toolchains = workspace.config, analyzer.rules.packages, analyzer.toolchains

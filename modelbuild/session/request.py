@@ -70,7 +70,7 @@ class Means:
     runners         ways to reach devices, instead of the declared ways
     action_timeout  seconds that an action may run; None: no limit
     toolchain       the toolchain that steps run in; None: the Python that modelbuild runs in
-    for_all         it is also the toolchain of targets that name one
+    for_all         whether it is also the toolchain of targets that name a toolchain
     """
 
     jobs: int = 1
@@ -83,8 +83,8 @@ class Means:
     for_all: bool = False
 
     def toolchains(self) -> Toolchains:
-        """Return the toolchains of targets, before any is analysed."""
-        # A build that finds nothing to do does not need this.
+        """Return the toolchains of targets, before any target is analysed."""
+        # A build with nothing to do does not need this.
         from modelbuild.analysis.toolchains import Toolchains
 
         return Toolchains(self.toolchain, self.for_all)
@@ -121,7 +121,7 @@ class Request:
         return replace(self, targets=replace(self.targets, groups=tuple(groups)))
 
     def keeping_going(self) -> Request:
-        """Return the request, to go on after failures."""
+        """Return the request with --keep-going."""
         return replace(self, means=replace(self.means, keep_going=True))
 
     def with_remote(self, remote: RemoteSettings) -> Request:
@@ -134,7 +134,7 @@ class Request:
         return self.with_remote(replace(remote, download="toplevel")) if remote.leaves_outputs else self
 
     def identity(self) -> list[object]:
-        """Return what decides which outputs are laid out, as JSON values."""
+        """Return the values that decide which outputs are laid out, as JSON values."""
         targets, means = self.targets, self.means
         devices = [str(device) for device in targets.devices]
         toolchain = str(means.toolchain or "")

@@ -58,7 +58,7 @@ class Database:
             return None
 
     def write(self, *statements: tuple[str, Iterable[Sequence[Any]]]) -> bool:
-        """Run each statement with each of its rows, all in one transaction. Returns whether that was done."""
+        """Run each statement with each of its rows, all in one transaction. Returns whether that succeeded."""
         prepared = [(sql, list(rows)) for sql, rows in statements]
 
         def work(connection: sqlite3.Connection) -> bool:
@@ -69,8 +69,8 @@ class Database:
         return self.transaction(work) or False
 
     def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Return the result of `work`, whose reads and writes are done all together or, where the result is None, not
-        at all. `work` is called again with an empty database when this one turns out to be broken."""
+        """Return the result of `work`, whose reads and writes are one transaction, which is rolled back if the result
+        is None. `work` is called again with an empty database when this one turns out to be broken."""
         if not self.writable:
             self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not stored")
             return None
@@ -175,8 +175,8 @@ class Database:
         raise AssertionError("unreachable")
 
     def _start_new(self, error: sqlite3.Error) -> None:
-        """Create the next database, unless another process has done so. The damaged one stays in place: a database must
-        not be moved or replaced while another process may have it open."""
+        """Create the next database, unless another process has done so. The damaged database stays in place: a database
+        must not be moved or replaced while another process may have it open."""
         self._started_new = True
         self._drop_connection()
         with exclusive(self._lock_file, self.directory):
@@ -210,8 +210,8 @@ class Database:
 
 
 def _check_kind(path: Path, writable: bool) -> None:
-    """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError where one is no regular file:
-    SQLite might wait for it, or follow it."""
+    """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError for a file that is not regular,
+    because SQLite might wait for it, or follow it."""
     import sqlite3
 
     for name in (f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")):

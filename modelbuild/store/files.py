@@ -16,7 +16,7 @@ from modelbuild.paths import check_path
 NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
 # Errors of any call for a path with a missing folder, or with something else in its place.
 NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-ATTEMPTS = 100  # attempts at something that another process may undo
+ATTEMPTS = 100  # attempts at work that another process may undo
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ETXTBSY, errno.EPERM)
 
@@ -128,7 +128,7 @@ def open_up(path: str | Path, mode: int) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder with all its contents, read-only folders too. Symbolic links are not followed.
+    """Remove a file or a folder with all its contents, including read-only folders. Symbolic links are not followed.
     Concurrent removals are no error, and files that appear meanwhile stay."""
     waiting = [(path, False)]
     while waiting:

@@ -40,7 +40,7 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
     to and leftovers of killed builds.
 
     The caller holds the cache's lock exclusively, and should call empty_trash() after releasing it: files are only
-    moved here, so that waiting builds do not wait for the disk. Killed at any moment, it leaves at worst blobs without
+    moved here, so that waiting builds do not wait for the disk. If it is killed, it leaves at worst blobs without
     actions, which the next collection deletes.
     """
     rows = actions.rows()

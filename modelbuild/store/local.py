@@ -216,7 +216,7 @@ class LocalStore:
         """Collect and release the lock."""
         if self.read_only or not self._lock.try_exclusive():
             return Collected(busy=True)
-        self._database.close()  # another build may have started a new one
+        self._database.close()  # another build may have started a new database
         with explained(self.directory):
             collected = collect(self.directory, self._cas, self._actions, self.max_size)
             self.files.forget_missing()

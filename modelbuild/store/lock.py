@@ -1,6 +1,6 @@
 """Locks between processes. The kernel releases them when a process ends, for any reason.
 
-On a file system without locks nothing is locked: each single file is still written whole or not at all.
+On a file system without locks, nothing is locked; each file is still written completely or not at all.
 """
 
 from __future__ import annotations

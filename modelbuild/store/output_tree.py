@@ -49,9 +49,9 @@ def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) 
     """Make `root`/`folder` contain exactly these values, by their path in it, and nothing from an earlier call. Returns
     the stamp of each file by its path below `root`.
 
-    Each file appears whole or not at all; correct files are not touched. Of two concurrent builds the second waits for
-    the first, so a target's files are always from one build. Raises MissingBlob, and EnvironmentProblem if something
-    else is in the way; symbolic links below `root` are not followed.
+    Each file appears complete or not at all; correct files are not touched. The second of two concurrent builds waits
+    for the first, so a target's files are always from one build. Raises MissingBlob, and EnvironmentProblem if
+    something else is in the way; symbolic links below `root` are not followed.
     """
     check_path(folder)
     files, empty = _flatten(values)
@@ -164,7 +164,7 @@ def _is_copy(target: Path, blob: Path) -> bool:
 
 
 def _make_folders(root: Path, folder: str, made: set[str]) -> None:
-    """Make folders. Raises EnvironmentProblem if a link or a file is in the place of one."""
+    """Make folders. Raises EnvironmentProblem if a link or a file is in the place of a folder."""
     if folder in made:
         return
     path = root

@@ -26,7 +26,7 @@ class Schema:
         return directory / f"{self.name}-v{self.version}.{number}.db"
 
     def newest(self, directory: Path) -> tuple[Path, int]:
-        """Return the path and the number of the database that counts, whether or not it exists."""
+        """Return the path and the number of the database with the highest number, whether or not it exists."""
         name = re.compile(rf"{self.name}-v{self.version}\.([0-9]+)\.db\Z")
         try:
             numbers = [int(found[1]) for found in map(name.match, os.listdir(directory)) if found]

@@ -11,7 +11,7 @@ from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
 
-# The most characters of a test's output that are printed.
+# Maximum number of characters of a test's output that are printed.
 _MOST = 20_000
 
 
@@ -71,7 +71,7 @@ class TestExecutor:
 
     def _run(self, request: Request) -> tuple[Outcome, Attempts]:
         """Run a test once. An aborted run returns a report about that, so that it stops no other test."""
-        outcome = self._inner.run(replace(request, limit=None))  # a test has a timeout of its own
+        outcome = self._inner.run(replace(request, limit=None))  # a test has its own timeout
         output = output_text(self._store, outcome)
         name = self._reports[request.action.id]
         if outcome.result is None:

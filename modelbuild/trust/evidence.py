@@ -169,8 +169,8 @@ class _Gatherer:
             yield node
 
     def _sources(self, target: ConfiguredTarget, actions: Iterable[str]) -> Iterator[File]:
-        """Yield each file of the workspace that an action reads, or that is itself an output, and the locks
-        of toolchains."""
+        """Yield each file of the workspace that an action reads, or that is itself an output, and the lock files of
+        toolchains."""
         pythons = [self._analyzer.toolchains.python(node.toolchain) for node in self._nodes(actions)]
         for lock, toolchain in sorted({(python.lock, python.toolchain) for python in pythons if python.lock}):
             yield File(_lock_name(lock, toolchain), self._engine.sources.entry(lock)[1].digest.hash)
@@ -212,7 +212,8 @@ class _Gatherer:
 
 
 def _lock_name(lock: str, toolchain: str) -> str:
-    """Return the path of a lock in the workspace, or below the repository of a toolchain that modelbuild brings."""
+    """Return the path of a lock file in the workspace, or below the repository of a toolchain that modelbuild
+    brings."""
     label = Label.parse_toolchain(toolchain)
     return f"{label.repository}//{label.package}/{Path(lock).name}" if label.repository else lock
 
@@ -226,7 +227,7 @@ def flat(name: str, value: Value) -> Iterator[tuple[str, str]]:
 
 
 def _run(records: Records, measures: Measures, facts: Facts) -> Run:
-    """Return where and when an action with this key last ran, by the history."""
+    """Return where and when an action with this key last ran, according to the history."""
     at = measures.ran(facts.id, facts.key)
     if at is None:
         return Run("cached")

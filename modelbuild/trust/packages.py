@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from modelbuild.history.action_facts import Facts
 
-# Classifiers of licences that have an SPDX identifier without doubt.
+# Classifiers of licences with an unambiguous SPDX identifier.
 _CLASSIFIERS = {
     "License :: OSI Approved :: Apache Software License": "Apache-2.0",
     "License :: OSI Approved :: MIT License": "MIT",

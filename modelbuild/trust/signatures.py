@@ -30,7 +30,7 @@ SUFFIX = ".sig"
 
 
 class NotVerified(Exception):
-    """A file is not what its signer, its statement or a policy promises: one line."""
+    """A file does not meet the promises of its signer, its statement or a policy. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _changes(message: str) -> str:
 
 
 def _all_files() -> Any:
-    # By default, the package ignores git's files, in which others could be hidden.
+    # By default, the package ignores git's files, where other files could be hidden.
     return hashing.Config().set_ignored_paths(paths=(), ignore_git_paths=False)
 
 

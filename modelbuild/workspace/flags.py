@@ -12,7 +12,7 @@ MOST_RUNS = 10_000
 
 # Values of --show-outputs: which built targets are listed.
 SHOWN_OUTPUTS = ("none", "summary", "all")
-# Values of --test-output: of which tests the printed text is shown.
+# Values of --test-output: the tests whose printed text is shown.
 TEST_OUTPUTS = ("summary", "errors", "all")
 # The file of --target-pattern-file that stands for standard input.
 STDIN = "-"
@@ -92,7 +92,7 @@ BUILD_FLAGS = (
     Flag("json", "switch", "Print one JSON object; messages go to stderr."),
 )  # fmt: skip
 
-# Of build, test and ci: the targets, and how much to do.
+# Flags of build, test and ci about the targets and the amount of work.
 TARGET_FLAGS = (
     Flag("target-pattern-file", "input", "Read targets from a file, one a line; '-' is stdin.", "FILE",
          parameter="pattern_file"),

@@ -1,4 +1,4 @@
-"""Where each kind of action runs, as text."""
+"""The strategy: the places where each kind of action runs, as text."""
 
 from __future__ import annotations
 

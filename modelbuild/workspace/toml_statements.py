@@ -41,7 +41,8 @@ Value: TypeAlias = str | Items
 
 @dataclass(slots=True)
 class Section:
-    """A header (`[[torch_model]]`; '' for what is before the first), its entries, and the lines before the header."""
+    """A header (`[[torch_model]]`; '' for the part before the first header), its entries, and the lines before the
+    header."""
 
     before: Lines
     header: str = ""
@@ -126,10 +127,10 @@ class _Reader:
 
     def _between(self, found: Items) -> Lines:
         """Skip everything before an item or the end: a comma, and lines. A comment on the line of the last item, before
-        or after the comma, becomes its comment; others are returned."""
+        or after the comma, becomes its comment; other comments are returned."""
         lines: Lines = []
         same_line = bool(found.items)
-        blank = False  # nothing but a comma is on the line so far
+        blank = False  # the line contains only a comma so far
         while True:
             if self.skip("\n"):
                 found.lines = True

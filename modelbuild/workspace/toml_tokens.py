@@ -4,8 +4,8 @@ The tokens of a text, and the spaces and tabs between them, are all of its chara
 language server and completion use them. The grammar is TOML 1.1 (newlines and comments inside inline tables). Nothing
 is checked, and any text has tokens: users type in it.
 
-tomlkit does not serve here: it gives no positions, refuses unfinished text, and moves arrays of tables that other
-tables interrupt, as in BUILD files.
+tomlkit is not used: it gives no positions, refuses unfinished text, and moves arrays of tables that other tables
+interrupt, as in BUILD files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Role(Enum):
 class Token(NamedTuple):
     """Some characters of a text.
 
-    path  of a value or its brackets: its own; of a key, the path of the table that the key is in
+    path  for a value or its brackets, its own path; for a key, the path of the table that contains it
     """
 
     kind: Kind
@@ -153,13 +153,13 @@ class _Reader:
     """Reads a text from its start; `role` and `path` describe the next token."""
 
     def __init__(self, text: str) -> None:
-        # Compiled here, as most processes read no tokens; re keeps them.
+        # Compiled here, because most processes read no tokens; re caches them.
         self.keys = _pattern(r"\[\]{},=.", "[A-Za-z0-9_-]+")
         self.values = _pattern(r"\[\]{},=", _WORD_OF_VALUE)
         self.text = text
         self.role = Role.KEY
         self.path: KeyPath = ()
-        self.table: KeyPath = ()  # of the last header
+        self.table: KeyPath = ()  # the path of the last header
         self.open: list[_Open] = []
         self.dotted = False  # the next key is below the previous key
         self.counts: dict[KeyPath, int] = {}  # number of elements so far of each array of tables

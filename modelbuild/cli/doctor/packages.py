@@ -90,7 +90,7 @@ def _name(extension: Extension) -> str:
 
 
 def _compare(wanted: Mapping[str, Requirement]) -> tuple[list[str], list[str]]:
-    """Return the names of missing packages, and a text for each of a wrong version."""
+    """Return the names of missing packages, and a text for each package with a wrong version."""
     missing, wrong = [], []
     for name, requirement in wanted.items():
         try:

@@ -61,6 +61,6 @@ def extensions_here(folder: Path) -> Sequence[Extension]:
 
 
 def no_rule(name: str, rules: Iterable[str], others: Iterable[str] = ()) -> UsageError:
-    """Return the error for an unknown rule, with the nearest name among the rules and among other words."""
+    """Return the error for an unknown rule, with the nearest name among the rules and other words."""
     hint = did_you_mean(name, [*rules, *others])
     return UsageError(f"no rule '{name}'{hint or '; modelbuild help lists the rules'}")

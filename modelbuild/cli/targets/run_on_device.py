@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from modelbuild.session.request import Flags, Request
     from modelbuild.workspace.workspace import Workspace
 
-# Seconds that a program may run, if --action-timeout does not say it.
+# Seconds that a program may run, without --action-timeout.
 _LIMIT = 3600.0
 _RUNNER = "bin/modelbuild-run"
 
@@ -75,8 +75,8 @@ def run_on_device(
     write_pages: WritePages,
 ) -> int:
     """Build and run; return the exit code. `folder` is the user's; `program` returns the start of the command that runs
-    programs here, which reads the inputs and the profile. Raises UsageError for another target, and DeviceProblem for
-    the device."""
+    programs here, which reads the inputs and the profile. Raises UsageError for a target that is not a bundle, and
+    DeviceProblem if the device cannot be used."""
 
     package = workspace.package_of(folder)
     ((label, declared),) = device_specs(workspace, package, [run.device])
@@ -108,7 +108,8 @@ def run_on_device(
 
 
 def _program_of(bundle: Label, root: Path, name: str | None) -> Path:
-    """Return the .pte of a bundle. Raises UsageError for a target that is no bundle, and for a name that it lacks."""
+    """Return the .pte of a bundle. Raises UsageError for a target that is not a bundle, and for a program that the
+    bundle lacks."""
 
     found = {path.stem: path for path in sorted(root.glob("program/*.pte"))}
     if not found or not (root / _RUNNER).is_file():

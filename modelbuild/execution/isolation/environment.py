@@ -104,7 +104,7 @@ def readable(
 
 
 def without(folder: str, holes: Sequence[str]) -> Iterator[str]:
-    """Yield the folder or, if holes are in it, everything in it that contains no hole."""
+    """Yield the folder or, if it contains holes, everything in it that contains no hole."""
     inside = [hole for hole in holes if under(hole, folder)]
     if not inside:
         yield folder

@@ -166,8 +166,8 @@ def _state(memory: int) -> tuple[int, ...]:
 
 
 def views(settings: Settings, *more: str) -> Views | None:
-    """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain
-    the paths in `more`. None if the kernel refuses that."""
+    """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain the
+    paths in `more`. None if the kernel refuses views."""
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]
     packages = settings["packages"].values()
     names = (sys.executable, sys.prefix, sys.base_prefix, *settings["import_path"], *packages, *libraries)
@@ -177,7 +177,7 @@ def views(settings: Settings, *more: str) -> Views | None:
 
 
 def refusal(scratch: str, shown: Iterable[str] = (), names: Iterable[str] = ()) -> str:
-    """Return the reason why this machine refuses views; '' if it allows them. Tries it in a child."""
+    """Return the reason why this machine refuses views; '' if it allows them. Tries to make a view in a child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -73,7 +73,7 @@ class Remaker:
             raise ResultDiffers(f"the outputs of {keyed.request.action.id} differ from its cached result")
 
     async def _run(self, keyed: Keyed) -> Outcome:
-        """Run an action once for all that wait for its blobs."""
+        """Run an action once for all coroutines that wait for its blobs."""
         if keyed.key not in self._running:
             self._running[keyed.key] = self._start(keyed.request)
         try:

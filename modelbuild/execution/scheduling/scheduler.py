@@ -40,7 +40,7 @@ class Policy:
     """How actions run.
 
     jobs        number of actions that run at the same time
-    keep_going  whether actions start after another one failed
+    keep_going  whether actions start after another action failed
     lookups     number of concurrent cache lookups; a lookup reads and hashes, so two keep the disk busy
     afresh      ids of actions that run without a lookup
     estimates   returns the seconds that actions take
@@ -132,7 +132,7 @@ class Scheduler:
 
     def _grant(self) -> None:
         """Start the first actions. A free slot waits for the lookups of actions that precede the others; otherwise each
-        action of a program would wait for one of another program."""
+        action of a program would wait for an action of another program."""
         if self._slots.grant(after=self._lookups) and self._order is None:
             nodes = self._nodes.keys() - self._done
             self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)

@@ -55,7 +55,7 @@ class Slots:
         self._held: set[Slot] = set()
 
     def slot(self, name: str, wanted: Resources = NOTHING) -> Slot:
-        """Return a slot for an action, which stands in line from now on."""
+        """Return a slot for an action, which joins the queue now."""
         slot = Slot(self, name, self._key(name), next(self._arrivals), self._needs(wanted), Promise(self._loop))
         insort(self._waiting, slot)
         return slot
@@ -92,7 +92,7 @@ class Slots:
         return min((slot.key for slot in (*self._held, *self._waiting[:1])), default=None)
 
     def sort(self) -> None:
-        """Use the present keys."""
+        """Sort the waiting actions by their current keys."""
         for slot in (*self._held, *self._waiting):
             slot.key = self._key(slot.name)
         self._waiting.sort()

@@ -19,7 +19,7 @@ class StartOrder:
     the first key: it runs again because another action waits for it.
 
     A program here is a node that nothing else requires: the last node of a requested target. Programs that have begun
-    come first, then those with the longest path. A node that several programs require belongs to the first of them.
+    come first, then programs with the longest path. A node that several programs require belongs to the first of them.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Loaded:
         return cls(packages, ours, frozenset(_of(packages, names)) - ours, names[-1])
 
     def strays(self, known: Collection[str]) -> list[str]:
-        """Return imported modules of `packages` that are not in the step's key, which contains those `known`."""
+        """Return the imported modules of `packages` that are not in the step's key; `known` modules are."""
         since = takewhile(lambda name: name != self.last, reversed(sys.modules))
         return sorted((self.modules | set(_of(self.packages, since))) - self.ours - set(known))
 
@@ -74,7 +74,7 @@ def ready_to_fork() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
     faulthandler.enable()
-    # Out of memory, the kernel should kill these processes rather than the engine.
+    # When memory runs out, the kernel should kill these processes rather than the engine.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
 

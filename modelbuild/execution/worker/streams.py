@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-# Bytes of progress; more are cut off.
+# Maximum bytes of progress; the rest is cut off.
 _MOST = 200
 
 

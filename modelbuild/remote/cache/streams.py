@@ -13,7 +13,7 @@ from modelbuild.remote.problems import Kind, RemoteProblem
 
 # Compressor.Value.ZSTD
 ZSTD = 1
-# Smaller blobs are not worth a compressed stream. In bytes.
+# Bytes; smaller blobs are not worth a compressed stream.
 WORTH = 4 << 10
 # Resource names of plain and compressed blobs.
 KIND = {False: "blobs", True: "compressed-blobs/zstd"}

@@ -1,4 +1,4 @@
-"""When each action of a build ran, from the build's events; the critical path, and the starts of workers."""
+"""The times of a build's actions, from the build's events; the critical path, and the starts of workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ActionTimes:
         """Return the times at which a worker began and ended an action that ran."""
         # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
-        # The end of a wait may come late too.
+        # The end of a wait may also come late.
         latest = min(event.at, self._nexts().get(event.id, event.at)) - event.seconds
         began = max(start, min(self._waits.get(event.id, start), latest))
         return began, event.at if event.status == "failed" else began + event.seconds
@@ -50,7 +50,7 @@ class ActionTimes:
         for action in critical_path(self.actions):
             began, ended = self.span(action)
             awaited = [ready for ready in self.ready if self._waited(action, ready)]
-            if awaited:  # other workers may have started meanwhile: the last one ended the wait
+            if awaited:  # other workers may have started meanwhile: the last worker ended the wait
                 ready = max(awaited, key=lambda each: each.at)
                 path.append((ready, min(began, max(end, ready.at - ready.seconds)), min(ready.at, began)))
             path.append((action, began, ended))

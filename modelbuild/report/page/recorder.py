@@ -57,7 +57,7 @@ class Page:
         self._notices: list[str] = []
         self._jobs = 0
         self._written = False
-        with path.open("a"):  # a file that cannot be written is an error before the build
+        with path.open("a"):  # report an unwritable file before the build
             pass
 
     def emit(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The last build again, as events: from the history and the output tree, without running anything."""
+"""The events of the last build, from the history and the output tree, without running anything."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ Kind = Literal["library", "data", "model", "file", "package"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a bill: see modelbuild.api.Component. A `package` decided the bytes, but is not in them; a `file` is
-    a source or a download."""
+    """One line of a bill of materials: see modelbuild.api.Component. A `package` decided the bytes, but is not in them;
+    a `file` is a source or a download."""
 
     kind: Kind
     name: str
@@ -37,7 +37,7 @@ class Item:
 
     @property
     def ref(self) -> str:
-        """A name that is unique in the bill."""
+        """A name that is unique in the bill of materials."""
         return f"{self.kind}:{self.name}" + (f"@{self.version}" if self.version else "")
 
 
@@ -76,7 +76,7 @@ def set_of(items: Iterable[Item]) -> list[Item]:
 
 
 def spdx_expression(text: str) -> str:
-    """Return a licence as a canonical SPDX expression; '' if it is none."""
+    """Return a licence as a canonical SPDX expression; '' if it is not an SPDX expression."""
     try:
         return canonicalize_license_expression(text) if text else ""
     except InvalidLicenseExpression:

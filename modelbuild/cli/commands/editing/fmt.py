@@ -57,7 +57,7 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
 
 def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) -> Iterator[str]:
     """Yield the BUILD files that patterns and paths name, relative to the workspace. Raises UsageError for a pattern or
-    path without any."""
+    path without BUILD files."""
 
     root = os.path.realpath(loader.workspace.root)
     for text in patterns:

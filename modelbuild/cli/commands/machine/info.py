@@ -57,7 +57,7 @@ def command(settings: Settings, key: str | None, as_json: bool) -> None:
 
 
 def gather(workspace: Workspace) -> dict[str, Any]:
-    """Every fact by its key: JSON values, sizes in bytes."""
+    """Every fact by its name: JSON values, sizes in bytes."""
 
     config = workspace.config
     jobs = config.jobs or len(os.sched_getaffinity(0))
