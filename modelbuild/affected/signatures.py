@@ -142,8 +142,8 @@ class Signatures:
         return key_of([material(action, code, inputs, tools, installed().version, local), toolchain, any_local])
 
     def _toolchain(self, name: str) -> list[object]:
-        """Return everything that decides a toolchain, except the workspace's toolchain, with the contents of its lock
-        file."""
+        """Return everything that decides a toolchain, with the contents of its lock file; nothing for the workspace's
+        toolchain."""
         base = self._analyzer.loader.workspace.config.toolchain
         if name == (INSTALLED if base is None else str(base)):
             return []  # compared for all targets at once

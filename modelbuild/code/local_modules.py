@@ -165,7 +165,7 @@ class Modules:
         return tuple(d.name for d in inner or list(beside)[:1])
 
     def shadows(self, name: str) -> bool:
-        """Return whether a local module hides a distribution's module of the same name."""
+        """Return whether a local module with this name hides a distribution's module."""
         paths = [os.path.relpath(file, "/") for file in _files(f"/{name.replace('.', '/')}")]
         return any(each.records(path) for each in self._distributions.all() for path in paths)
 

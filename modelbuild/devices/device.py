@@ -78,7 +78,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Sent:
-    """The number of files and bytes that were sent to a device, and that it already had."""
+    """The number of files and bytes that were sent to a device, and the number of files that it already had."""
 
     files: int = 0
     bytes: int = 0

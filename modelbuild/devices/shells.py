@@ -22,10 +22,11 @@ _CONNECT = 10
 _ALIVE = 5
 _ENDING = 5
 
-# Stands for ssh's `[%h]:%p` while percent signs and quotes around it are escaped.
+# Stands for ssh's `[%h]:%p` while the words around it are quoted and their percent signs are doubled.
 _TARGET = "HOST-AND-PORT"
 
-# Folders of the C library for another architecture: Debian's foreign architecture, and Debian's cross compiler.
+# The loader of each architecture's C library, and the folders that may contain it: of Debian's foreign architecture,
+# and of Debian's cross compiler.
 _LOADERS = {"aarch64": "lib/ld-linux-aarch64.so.1", "x86_64": "lib64/ld-linux-x86-64.so.2"}
 _SYSROOTS = ("/", "/usr/{arch}-linux-gnu")
 

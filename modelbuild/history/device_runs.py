@@ -122,7 +122,7 @@ def _rows(directory: Path, root: Path) -> Iterator[tuple[str, str, str, DevicePo
     """Yield device, subject, name and value, oldest first; skips rows that this module did not write."""
     texts = ", ".join(f"CAST({name} AS TEXT)" for name in ("device", "subject", "name", "revision", "identity"))
     if not read_history(directory, "SELECT 1 FROM sqlite_master WHERE name = 'device_runs'"):
-        return  # a history without this table, which its reader would take for damaged
+        return  # reading a missing table would count as damage
     sql = f"SELECT {texts}, CAST(at AS REAL), CAST(value AS REAL) FROM device_runs WHERE workspace = ? ORDER BY at"
     for device, subject, name, commit, stated, at, value in read_history(directory, sql, [identity(root)]):
         if isfinite(at + value) and _is_label(device) and _is_label(TargetId(subject).label):

@@ -53,7 +53,7 @@ def _of_node(op: str) -> str:
 
 
 def _counted(found: Iterable[tuple[str, Mapping[str, Any] | None]]) -> list[dict[str, Any]]:
-    """Return each operator with its count and reasons, grouped by count."""
+    """Return each operator with its reasons, and the count of nodes with these reasons."""
     counts = Counter(
         (op, tuple((each["backend"], each["why"]) for each in node["refused"]) if node is not None else ())
         for op, node in found

@@ -58,7 +58,7 @@ class _Publication:
         return Published(f"{self._address}@{self._digest}", self._digest, uploaded, attached, moves)
 
     def _check_tag(self) -> bool:
-        """Return whether the tag is on the content. Raises PublishError if it is on other content."""
+        """Return whether the content has the tag. Raises PublishError if other content has it."""
         found = self._find(self._address.tag) if self._address.tag else None
         if found is None or digest_of(found.body) == self._digest:
             return found is not None

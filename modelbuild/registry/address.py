@@ -16,7 +16,7 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
-# The host of Docker's own registry differs from its addresses, and names of one part are in a folder.
+# Docker's own registry is at another host than its addresses name, and keeps names of one part in `library/`.
 _DOCKER, _DOCKER_HOST = "docker.io", "registry-1.docker.io"
 
 

@@ -84,7 +84,7 @@ class Registry:
 
     def ask(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None) -> Answer:
         """Return the answer to a request with its body, after several attempts if needed."""
-        # A registry that has never answered is probably misspelled, so waiting for it does not help.
+        # A registry that has never answered is probably the wrong host, so its requests are not repeated.
         return retried(lambda: self._ask(method, url, headers, body), lambda: self._reached)
 
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Answer:
@@ -181,8 +181,8 @@ class Answer:
 
 
 def retried(work: Callable[[], T], again: Callable[[], bool]) -> T:
-    """Return the result of work that may raise RegistryProblem; with `again`, work is repeated after problems that may
-    pass."""
+    """Return the result of work that may raise RegistryProblem; after a problem that may pass, work is repeated if
+    again() is true."""
     for delay in ATTEMPTS[1:]:
         try:
             return work()

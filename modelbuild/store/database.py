@@ -69,8 +69,8 @@ class Database:
         return self.transaction(work) or False
 
     def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Return the result of `work`, whose reads and writes are one transaction, which is rolled back if the result
-        is None. `work` is called again with an empty database when this one turns out to be broken."""
+        """Return the result of `work`, whose reads and writes are one transaction; None if the transaction failed.
+        `work` is called again with an empty database when this one turns out to be broken."""
         if not self.writable:
             self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not stored")
             return None

@@ -1,4 +1,4 @@
-"""Find the causes of failed tests, if their rules support it."""
+"""Find the causes of failed tests, if their rules support that."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Tests: TypeAlias = list[tuple[ConfiguredTarget, TestAction]]
 
 
 def filterable(tests: Tests, reporter: Reporter) -> Tests:
-    """Return the tests whose rules select cases. Raises UsageError if there are none."""
+    """Return the tests whose rules select cases. Raises UsageError if only other tests were requested."""
     able = [(target, action) for target, action in tests if action.filters]
     others = [target for target, action in tests if not action.filters]
     if others:

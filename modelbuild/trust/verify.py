@@ -12,7 +12,7 @@ from modelbuild.trust.licenses import is_allowed
 from modelbuild.trust.policy import Policy
 from modelbuild.trust.signatures import NotVerified, Trusted, check_any, signature_path, trusted_keys
 
-# Parts that need no licence: the entry for the artifact itself.
+# Types of parts that need no licence: `data` is the entry for the artifact itself.
 _UNLICENSED = ("data",)
 
 
@@ -59,7 +59,8 @@ def _located(policy: Policy | None, key: str, message: str) -> str:
 
 
 def _check_signatures(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted], facts: list[str]) -> None:
-    """Check the signatures of the artifact and of its documents, which are equally important. Raises NotVerified."""
+    """Check the signatures of the artifact and of its documents, because the result also depends on the documents.
+    Raises NotVerified."""
     required = [*trusted, *(trusted_keys(policy.keys, policy.chain, policy.subjects) if policy is not None else ())]
     if not required:
         return

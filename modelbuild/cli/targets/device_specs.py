@@ -21,7 +21,7 @@ def device_specs(
     workspace: Workspace, package: str, labels: Sequence[str], given: Sequence[str] = ()
 ) -> Iterator[tuple[str, DeviceSpec]]:
     """Yield the devices with these `labels`, or all devices, by label. `given` are the runners of `--runner`. Raises
-    UsageError for a label, also in `given`, of a target that is not a device that runs programs."""
+    UsageError for a label, in `labels` or `given`, of a target that is not a device that runs programs."""
 
     analyzer = open_analyzer(workspace)
     wanted = [label_of(text, package) for text in labels]

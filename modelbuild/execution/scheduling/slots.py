@@ -92,7 +92,7 @@ class Slots:
         return min((slot.key for slot in (*self._held, *self._waiting[:1])), default=None)
 
     def sort(self) -> None:
-        """Sort the waiting actions by their current keys."""
+        """Recompute all keys, and sort the waiting actions by them."""
         for slot in (*self._held, *self._waiting):
             slot.key = self._key(slot.name)
         self._waiting.sort()

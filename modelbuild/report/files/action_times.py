@@ -87,7 +87,7 @@ def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]
 
 
 def lanes(events: Iterable[_Timed]) -> list[list[_Timed]]:
-    """Distribute events over as few rows as possible, so that no events in a row overlap."""
+    """Return the events in as few rows as possible, so that no events in a row overlap."""
     found: list[list[_Timed]] = []
     for each in sorted(events, key=lambda event: event.at - event.seconds):
         free = (lane for lane in found if lane[-1].at <= each.at - each.seconds)
