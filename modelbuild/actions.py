@@ -119,7 +119,7 @@ class Action:
     params      attributes that the step reads: JSON values only, all part of the key
     unkeyed     parameters that cannot change the outputs (the address of a mirror); not part of the key
     tools       distributions whose versions decide the output's bytes
-    python      names of inputs that are Python source: the distributions that they import are tools as well
+    python      names of inputs that are Python source: the distributions that they import are also tools
     env         environment variables for the step, in addition to the fixed variables; part of the key
     preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)

@@ -78,8 +78,8 @@ class ActionStarted(Event):
 @dataclass(frozen=True, slots=True)
 class ActionProgress(Event):
     """An action that runs here has begun another part of its work: `part` is one short line, such as `kernel 4 of 17`.
-    At most a few events a second for each action; none after its ActionFinished. '': the part has ended. `waiting`:
-    whether the action waits for a worker."""
+    At most a few events a second for each action; none after its ActionFinished. '': the part has ended. `waiting`: the
+    part is a wait for a worker."""
 
     id: str
     part: str
@@ -166,7 +166,7 @@ class TestFinished(Event):
     measures   numbers by name, such as `latency_ms`
     output     printed text of the run that did not pass, or on request of any run
     device     label of the device that the program ran on; '' for this machine
-    identity   the facts that the device stated about itself
+    identity   the facts that the device reported about itself
     shown      whether `output` is printed with the result
     """
 

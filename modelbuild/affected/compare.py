@@ -50,7 +50,7 @@ def compare(
 
 
 def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str, Any]:
-    """Return signatures by node and all labels of the base revision, as far as it loads."""
+    """Return signatures by node and all labels of the part of the base revision that loads."""
     labels: list[str] = []
     configured: list[ConfiguredTarget] = []
     try:

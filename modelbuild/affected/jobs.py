@@ -9,8 +9,8 @@ from typing import Any
 # Seconds of a part of the work, by its name: an action with its id.
 Seconds = Mapping[str, float]
 
-LONGER = 1.02  # factor by which jobs grow until there are few enough
-REPEATED = 3  # a job is begun if others are this many times as long as the work that it repeats
+LONGER = 1.02  # factor by which jobs grow until there are at most `most`
+REPEATED = 3  # a job begins if the other jobs are this many times as long as the work that it repeats
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ class Revision:
         return self.side if self.change is not None and self.change.touches(path) else ""
 
     def any_local(self, tools: Tools) -> str:
-        """Return such a text for all unknown local modules."""
+        """Return a text that differs from the other revision's if any unknown local module changed."""
         changed = self.change.changed_files() if self.change is not None else ()
         return self.side if any(map(tools.may_be_local, changed)) else ""
 

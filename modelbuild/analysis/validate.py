@@ -112,7 +112,7 @@ def _path(raw: object, details: ErrorDetails) -> Path:
         elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
         elif details["type"] == "missing" and position == len(loc) - 1:
-            here = None  # a missing attribute is reported too
+            here = None  # a missing attribute is also reported
         else:
             continue
         path.append(part)

@@ -83,7 +83,7 @@ class Expander:
     ) -> Mapping[str, DerivedArtifact]:
         """Declare an action; return its outputs by name.
 
-        step       the module `<step>.py` in the folder `steps` beside the rule's module, or a full import name
+        step       the module `<step>.py` in `steps`, next to the rule's module, or a full import name
         outputs    the files and folders that it writes: `Output("sums", "a/sums.txt")`, a path in the action's folder
         inputs     artifacts by name. The step finds a workspace file at its own path, another action's output under
                    the name in its `Output`, and a part of a folder (`DerivedArtifact(action, output, "p7")`) under the
@@ -298,7 +298,7 @@ class Context(Expander, Generic[A]):
         return self._resolved.providers[dep]
 
     def device(self, kind: type[P]) -> P:
-        """Return the device this target is configured for. Raises LoadingError when there is none."""
+        """Return the device that the target is configured for. Raises LoadingError for none."""
         if self.device_label is None:
             message = (
                 f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "

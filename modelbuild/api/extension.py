@@ -21,7 +21,7 @@ class Extension:
     name    the value of `type` in the table
     attrs   the schema of the table; its attribute `type` is a Literal of the name
     tools   names of distributions that it uses; `modelbuild info` prints their versions
-    extras  extras of its distribution, each of which installs all that it needs; `modelbuild doctor` checks them
+    extras  extras of its distribution, each with everything that it needs; `modelbuild doctor` checks them
 
     Only for backends with blobs that `modelbuild inspect` describes:
 

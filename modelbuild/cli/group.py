@@ -56,7 +56,8 @@ class _Commands(click.Group):
 
 
 def _declared(ctx: click.Context) -> Mapping[str, Command]:
-    """Return the commands of rule packages: of the workspace around the current folder, or of the option -C."""
+    """Return the commands of the rule packages of the workspace around the current folder, or the folder of the option
+    -C."""
     from modelbuild.cli.targets.loaded_rules import commands_here
 
     return commands_here(Path(ctx.params.get("directory") or ".").resolve())

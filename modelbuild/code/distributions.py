@@ -150,7 +150,7 @@ class Distribution:
 
 
 class Distributions:
-    """The distributions in some folders; of several with the same name, the first. `markers`: see Distribution.
+    """The distributions in some folders. The first distribution with a name hides others. `markers`: see Distribution.
     `beside`: the distributions that find() returns if these folders lack them."""
 
     def __init__(

@@ -56,8 +56,8 @@ class Modules:
         self._found: dict[str, Found | None] = {}
 
     def find(self, name: str) -> Found | None:
-        """Return the origin of a module, by import name: of the top-level module, or below plain folders of the first
-        package or module. None for a module that is missing, part of Python, or in keys anyway.
+        """Return the origin of the top-level module of an import name, or below plain folders, of the first package or
+        module. None for a module that is missing, part of Python, or in keys anyway.
 
         Raises EnvironmentProblem for a module in an archive.
         """
@@ -119,7 +119,7 @@ class Modules:
         return None
 
     def _in_folders(self, name: str, folders: Sequence[str], below: Sequence[str]) -> Found:
-        """Return the origin of a plain folder, or of several with one name."""
+        """Return the origin of a plain folder, or of several plain folders with the same name."""
         if below:
             inner = f"{name}.{below[0]}"
             for folder in folders:

@@ -37,8 +37,8 @@ class SourceLoader(SourceFileLoader):
 
 
 class PackageFinder:
-    """Finds packages (import name -> folder) and the modules in them. Their parent folders, this package's too, are not
-    on sys.path."""
+    """Finds packages (import name -> folder) and the modules in them. Their parent folders, including this package's,
+    are not on sys.path."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = folders

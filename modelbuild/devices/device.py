@@ -69,7 +69,8 @@ def local_file(path: Path) -> LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a program on a device: its exit status as a shell states it, and whether it reached its time limit."""
+    """The end of a program on a device: its exit status as a shell reports it, and whether it reached its time
+    limit."""
 
     status: int
     seconds: float
@@ -149,7 +150,7 @@ class Session:
             return unpack(archive, folder, MOST_OUTPUT, note)
 
     def state(self) -> dict[str, float]:
-        """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty where they cannot be read."""
+        """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty if they cannot be read."""
         found: dict[str, float] = {}
         for line in call(self.shell, scripts.STATE, self.runner.folder, limits=Limits(60, 60, 1 << 16)).splitlines():
             name, tab, value = line.partition("\t")
@@ -236,7 +237,7 @@ def owner(purpose: str) -> str:
 
 
 def _acquire(shell: Shell, process: subprocess.Popen[bytes], wait: float, say: Callable[[str], None]) -> None:
-    """Wait until the script HOLD has the lock."""
+    """Wait until the script HOLD holds the lock."""
     assert process.stdout is not None
     holder = ""
     while True:
@@ -287,7 +288,7 @@ def _release(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Beats:
-    """Signs of life of a session, from a thread of its own."""
+    """Signs of life of a session, from a separate thread."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process

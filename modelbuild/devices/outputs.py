@@ -1,4 +1,4 @@
-"""Read the outputs that a device sends: a tar of which no byte is trusted."""
+"""Read the outputs that a device sends: a tar archive, no byte of which is trusted."""
 
 from __future__ import annotations
 

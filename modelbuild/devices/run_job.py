@@ -51,7 +51,7 @@ class _Blob:
 def run_job(request: Request, job: DeviceJob, pool: Pool, store: Store, show: Callable[[str], None]) -> Request:
     """Return the request with the input `device`: the folder `out` that the commands wrote, and device.json:
 
-        unmet     why no device can be used; '' if the commands ran, and only then the others are there
+        unmet     why no device can be used; '' if the commands ran; only then the other members exist
         identity  of the device, as in the key
         emulator  of its processor; '' for a real one
         runner    the runner's label or address

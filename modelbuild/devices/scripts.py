@@ -8,7 +8,7 @@ The first argument of each is the device's folder, '' for the default folder. It
     lock              held by the session that uses the device; `owner` describes it
 
 No script compares times: the clocks of two machines may differ by years. Exit status 3: the disk or a quota is full; 4:
-a file has another digest than stated; 5: a file is not there.
+a file's digest differs from the stated digest; 5: a file is missing.
 """
 
 from __future__ import annotations

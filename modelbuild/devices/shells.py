@@ -17,7 +17,7 @@ from typing import Protocol
 from modelbuild.device_runners import DeviceRunner
 from modelbuild.devices.problems import DeviceProblem, cut, ssh_problem
 
-# Seconds: for a connection; and the interval of questions to a silent host, of which three may stay unanswered.
+# Seconds: to wait for a connection, and between queries to a silent host, which may leave three unanswered.
 _CONNECT = 10
 _ALIVE = 5
 _ENDING = 5

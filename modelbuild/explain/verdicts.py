@@ -1,4 +1,4 @@
-"""Why each action of a target ran or was cached in its last build."""
+"""Explain why each action of a target ran or was cached in its last build."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class DeviceRun:
     """A test's result on a device.
 
     device    the label of the device
-    identity  the facts that the device stated about itself
+    identity  the facts that the device reported about itself
     subject   id of the test (see ids.TargetId)
     cached    the values come from an earlier run
     """

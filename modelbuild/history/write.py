@@ -17,7 +17,7 @@ from modelbuild.history.identity import identity, stored_path
 if TYPE_CHECKING:
     import sqlite3
 
-# Rows with different keys that are kept of an action, and measurements of one kind of one subject.
+# Maximum number of rows with different keys of an action, and of measurements of one kind of one subject.
 KEPT_KEYS = 5
 KEPT_MEASURES = 200
 _TIDY_EVERY = 20  # builds
@@ -87,7 +87,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
         ended = (each.key, each.status, each.seconds)
         new.append((workspace, name, each.owner, build, build, *ended, packed, code, place))
     history.executemany("INSERT INTO actions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
-    # The place where a cached result was made is kept.
+    # A cached result keeps the place where it was made.
     sql = (
         "UPDATE actions SET last = ?, status = ?, seconds = ?, place = CASE WHEN ? = 'cached' THEN place ELSE ? END"
         " WHERE workspace = ? AND id = ? AND first = ?"

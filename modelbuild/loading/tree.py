@@ -23,7 +23,7 @@ BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
 
 class FolderStamp(NamedTuple):
     """Equal stamps mean that a folder has the same entries. ctime (which no program can set) and inode are compared
-    first; where one differs, the digest of the names decides."""
+    first; if either differs, the digest of the names decides."""
 
     ctime_ns: int
     inode: int

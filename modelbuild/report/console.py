@@ -52,8 +52,8 @@ class ConsoleReporter:
         self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left does not know yet
         self._ended: list[str] = []
         self._jobs = 1
-        # rich draws in a thread of its own, under its own lock, and reads fields guarded by _state. So the lock order
-        # is _screen (for writing), rich's, _state; rich is never called with _state held.
+        # rich draws in a separate thread, under its own lock, and reads fields guarded by _state. So the lock order is
+        # _screen (for writing), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
         self._state = threading.Lock()
         self._progress = Progress()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelbuild.wording import action_line, count, duration, size_text
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a null build imports no more than it needs
+if TYPE_CHECKING:  # a build with nothing to do imports only modules that it needs
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 

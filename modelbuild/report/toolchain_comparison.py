@@ -95,7 +95,7 @@ def _digests(root: Path, outputs: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A fact about a target in both toolchains. `change` is '' where nothing changed."""
+    """A fact about a target in both toolchains. `change` is '' if nothing changed."""
 
     subject: str
     title: str

@@ -1,4 +1,4 @@
-"""Test a rule without a build: declare targets, look at their providers and actions, run single steps.
+"""Test a rule without a build: declare targets, inspect their providers and actions, run single steps.
 
 A test of a rule package imports `RuleRunner` from here. It uses no keys, caches or sandbox.
 """

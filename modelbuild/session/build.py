@@ -67,7 +67,7 @@ def build(
 def begin(workspace: Workspace) -> Seen:
     """Return the state that a build sees before it reads or imports anything."""
     # First, because Python may import from the root, whose ctime this changes.
-    with suppress(OSError):  # a null build may run in a read-only workspace
+    with suppress(OSError):  # a build with nothing to do may run in a read-only workspace
         (workspace.root / OUTPUT_FOLDER).mkdir()
     return Seen.start()
 

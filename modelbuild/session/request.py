@@ -46,7 +46,7 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What to build.
+    """The targets to build.
 
     package   the package that relative patterns start from
     patterns  target patterns as typed
@@ -64,7 +64,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How to build.
+    """How to build the targets.
 
     remote          the remote cache and workers
     runners         ways to reach devices, instead of the declared ways
@@ -92,7 +92,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What a command prints. `outputs`: which built targets are listed, one of flags.SHOWN_OUTPUTS."""
+    """The output of a command. `outputs`, one of flags.SHOWN_OUTPUTS, selects the built targets to list."""
 
     quiet: bool = False
     json: bool = False

@@ -233,8 +233,8 @@ def _code(error: sqlite3.Error | OSError) -> int:
 
 
 def _broken() -> tuple[int, ...]:
-    """Return SQLite's codes for a broken file (SQLITE_ERROR: a table or column is not there;
-    SQLITE_CONSTRAINT: rows contradict each other)."""
+    """Return SQLite's codes for a broken file (SQLITE_ERROR: a table or column is missing; SQLITE_CONSTRAINT: rows
+    contradict each other)."""
     import sqlite3
 
     return (

@@ -65,7 +65,7 @@ def path_in(folder: int, name: str) -> Path:
 
 
 def copy_into(source: str, target: str, mode: int) -> None:
-    """Copy a file's bytes to a path that does not exist; shares blocks where the file system supports it."""
+    """Copy a file's bytes to a path that does not exist; shares blocks if the file system supports it."""
     with open_plain(source) as a, FileIO(target, "x") as b:
         try:
             while os.copy_file_range(a.fileno(), b.fileno(), 1 << 30):

@@ -99,7 +99,7 @@ def empty_trash(directory: Path) -> None:
 
 
 def _leftovers(directory: Path) -> Iterable[Path]:
-    """Yield temporary files, broken databases, and databases of other versions, whose blobs are gone by now."""
+    """Yield temporary files, broken databases, and databases of other versions, whose blobs no longer exist."""
     yield directory / "tmp"
     for schema in DATABASES:
         yield from schema.obsolete(directory)

@@ -19,7 +19,7 @@ from modelbuild.store.files import ATTEMPTS, make_folder, open_up, remove
 class UseLock:
     """Held shared by processes that use a cache, exclusively by a process that evicts from it.
 
-    A process forked from a holder holds it too, until the holder releases it.
+    A process forked from a holder also holds it, until the holder releases it.
     """
 
     def __init__(self, path: Path) -> None:

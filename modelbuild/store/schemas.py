@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of a database in files NAME-vVERSION.NUMBER.db, of which the highest number counts.
+    """The tables of a database in files NAME-vVERSION.NUMBER.db, where only the highest NUMBER is used.
 
     The version is part of the name, so versions of modelbuild with other tables share a cache without sharing a file.
     contents  noun for the rows, for warnings

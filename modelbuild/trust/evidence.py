@@ -1,4 +1,4 @@
-"""Build a target, and gather the facts that its provenance and its SBOM state."""
+"""Build a target, and gather the facts for its provenance and its SBOM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modelbuild.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file by content, with its licence (SPDX, or '') and addresses as far as declared."""
+    """A file by content, with its licence (SPDX, or '') and declared addresses."""
 
     name: str
     sha256: str
@@ -212,8 +212,8 @@ class _Gatherer:
 
 
 def _lock_name(lock: str, toolchain: str) -> str:
-    """Return the path of a lock file in the workspace, or below the repository of a toolchain that modelbuild
-    brings."""
+    """Return the path of a lock file in the workspace, or below the repository of a toolchain in the built-in rule
+    package."""
     label = Label.parse_toolchain(toolchain)
     return f"{label.repository}//{label.package}/{Path(lock).name}" if label.repository else lock
 

@@ -47,7 +47,7 @@ class SigningKey:
 @dataclass(frozen=True, slots=True)
 class Trusted:
     """A public key (PEM), or certificates of authorities (PEM) with the subjects that may sign (none: anybody whom they
-    certify), which signatures are compared with."""
+    certify). Signatures are compared with these."""
 
     key: Path | None = None
     chain: tuple[Path, ...] = ()

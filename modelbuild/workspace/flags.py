@@ -40,12 +40,12 @@ class Flag:
     """A flag: `--keep-going` on the command line, `keep_going` in a profile.
 
     short      its letter on the command line, or ''
-    most       the greatest number, of a count
-    choices    the allowed words, of a choice
+    most       maximum of a count
+    choices    allowed words of a choice
     repeated   it may be given several times: a profile has one value, or an array
     parameter  the name of its value in functions, if not the flag's
     default    the value if neither the command line nor a profile gives one
-    also       another spelling of a switch's opposite: Bazel's
+    also       Bazel's spelling of a switch's opposite
     """
 
     name: str

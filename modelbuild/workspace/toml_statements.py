@@ -27,7 +27,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Items:
-    """An array or inline table. `lines`: its items are on lines of their own; `end`: lines before its end."""
+    """An array or inline table. `lines`: each item is on its own line; `end`: lines before its end."""
 
     brackets: str
     items: list[Entry] = field(default_factory=list)

@@ -31,7 +31,7 @@ _STRING = (
 _LEVELS = 200
 # A date and its time may have a space between them.
 _WORD_OF_VALUE = r"[^\s\[\]{},=\"'#]+(?: \d\d:[^\s\[\]{},=\"'#]*)?"
-# The start of a line that no array contains: an array before it is not closed yet.
+# The start of a line that no array contains: the array before it is not closed yet.
 _HEADER = r"\[\[?[ \t]*(?!(?:true|false|inf|nan)\b)[A-Za-z_][\w.-]*[ \t]*(?:\]|$)"
 _PAIR = r"[\w-]+[ \t]*=(?!=)"
 

@@ -35,7 +35,7 @@ def build_here(
     inputs  names of inputs for a method of the first program; None if it is not run
     method  the method's name; None for the only method, or `forward`
 
-    Raises UsageError for a target without that file, method or input, as far as that is known before the build.
+    Raises UsageError for a target without that file, method or input, if that is known before the build.
     """
 
     patterns = tuple(dict.fromkeys(str(label) for label, _ in wanted))

@@ -1,4 +1,4 @@
-"""Build a bundle, run it on a device, and bring back its outputs."""
+"""Build a bundle, run it on a device, and fetch its outputs."""
 
 from __future__ import annotations
 

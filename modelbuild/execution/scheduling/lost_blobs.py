@@ -1,4 +1,4 @@
-"""Make blobs again that a cache lost: blobs of cached results may be gone, or fail to arrive, when they are read."""
+"""Make blobs again that a cache lost: blobs of cached results may be missing when they are read, or fail to arrive."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Keyed:
 
 
 class Remaker:
-    """Runs the actions of results whose blobs are gone. Reproducible steps make the same bytes, so later results stay
-    valid. For other steps ResultDiffers is raised, and the cache contains the new result.
+    """Runs the actions of results whose blobs are missing. Reproducible steps make the same bytes, so later results
+    stay valid. For other steps ResultDiffers is raised, and the cache contains the new result.
 
     start   starts to run an action when the machine has room
     """

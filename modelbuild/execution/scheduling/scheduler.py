@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How actions run.
+    """Options for running actions.
 
     jobs        number of actions that run at the same time
     keep_going  whether actions start after another action failed
@@ -165,8 +165,8 @@ class Scheduler:
             self._reporter.emit(GraphGrew(self._actions, tuple(actions)))
 
     async def _node(self, name: str) -> str | None:
-        """Build a node. Returns None if it is built, or the id of the failed action at fault; '' if the build stopped
-        before it."""
+        """Build a node. Returns None if it is built, or the id of the failed action that prevented it; '' if the build
+        stopped before it."""
         node = self.graph.nodes[name]
         culprit = await self._all(self.graph.makers(name))
         if culprit is None:

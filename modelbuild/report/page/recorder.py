@@ -27,7 +27,7 @@ class About:
 
     command    the command line
     commit     of the workspace, if known; `changed` if the workspace's files differ from the commit
-    reasons    returns the reason for each action, by id, as far as the history has it
+    reasons    returns the reason for each action in the history, by id
     programs   returns the programs among the outputs of targets
     time       the start of the command, in seconds since 1970
     timed      whether the times of events are the times of the build

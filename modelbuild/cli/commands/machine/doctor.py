@@ -103,7 +103,7 @@ def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
 
 
 def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> Iterator[Finding]:
-    """Yield the findings of a device: of a label, or of an address, whose architecture is then not compared."""
+    """Yield the findings of a device: given its label, or its address, without comparing architectures."""
 
     if on.partition(":")[0] in KINDS:
         if runners:
