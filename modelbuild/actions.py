@@ -158,8 +158,8 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A part of the graph that is known only after the files `reads` are built: `then` takes an Expander and the bytes
-    of each file, declares the part and returns the artifact of each promise. `room` is the room of the rule (see
+    """A part of the graph that is known only after the files `reads` are built. `then` takes an Expander and the bytes
+    of each file. It declares the part, and returns the artifact of each promise. `room` is the room of the rule (see
     modelbuild.api.rule.Rule); `names` are the paths at which steps read the promised artifacts."""
 
     id: ActionId

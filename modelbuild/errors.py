@@ -54,7 +54,8 @@ class ModelbuildError(Exception):
 
 
 class UsageError(ModelbuildError):
-    """The command line refers to a missing thing, or combines options that exclude each other."""
+    """The command line refers to a missing file, target or other object, or combines options that exclude each
+    other."""
 
     exit_code = ExitCode.USAGE
 

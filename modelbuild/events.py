@@ -198,8 +198,8 @@ class TargetFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TargetSkipped(Event):
-    """A requested target, or all targets of a package, can't be loaded or analysed; the others are built. `problem` is
-    one line, and `location` its place in a file as `path:line:column`; many targets may have the same problem."""
+    """A requested target, or all targets of a package, can't be loaded or analysed; other targets are built. `problem`
+    is one line, and `location` its place in a file as `path:line:column`; many targets may have the same problem."""
 
     label: str
     problem: str

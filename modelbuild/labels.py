@@ -20,7 +20,7 @@ REPOSITORY = "@modelbuild"
 @dataclass(frozen=True, slots=True, order=True)
 class Label:
     """A target's name: the package (a folder relative to the workspace, '' at the root) and the name in it.
-    `repository` is REPOSITORY for a target in the built-in rule package, which contains only toolchains."""
+    `repository` is REPOSITORY for a target in the built-in rule package, whose only targets are toolchains."""
 
     package: str
     name: str

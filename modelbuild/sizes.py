@@ -9,7 +9,7 @@ from modelbuild.lines import shown
 MOST = (1 << 63) - 1
 EXPECTED = 'a size such as "20GiB" or "500 MB", or bytes'
 
-# A letter alone is refused: 1G is 2**30 bytes to du and dd, and 10**9 to others.
+# A letter alone is refused: 1G is 2**30 bytes to du and dd, and 10**9 to other programs.
 _UNITS = {
     **{"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},

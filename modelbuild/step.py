@@ -12,7 +12,7 @@ _LONGEST = 40
 
 
 class StepError(Exception):
-    """A failure that the user can fix. The message is printed as it is, without a traceback."""
+    """A failure that the user can fix. The message is printed unchanged, without a traceback."""
 
 
 class Progress(Protocol):

@@ -88,7 +88,7 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
     for line in tree.split("\0")[:-1]:
         facts, _, path = line.partition("\t")
         files[path], _, blobs[path] = facts.split(" ")
-    # Byte code of rules is no change, except for a target that names such a file.
+    # Byte code of rules is not a change, except for a target that names such a file.
     new = [path for path in untracked.split("\0") if "__pycache__" not in path.split("/")]
     return Change(top, prefix, base, files, blobs, frozenset([*diff.split("\0"), *new]) - {""})
 

@@ -298,7 +298,7 @@ class Context(Expander, Generic[A]):
         return self._resolved.providers[dep]
 
     def device(self, kind: type[P]) -> P:
-        """Return the device that the target is configured for. Raises LoadingError for none."""
+        """Return the device of the target's configuration. Raises LoadingError if it has none."""
         if self.device_label is None:
             message = (
                 f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "

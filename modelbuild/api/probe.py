@@ -38,8 +38,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRuntime:
-    """A runtime for devices, which `modelbuild doctor --on` starts there. Any module of a rule package may define
-    runtimes.
+    """A runtime that `modelbuild doctor --on` starts on a device. Any module of a rule package may define runtimes.
 
     find     returns the folder with the runtime for an architecture; raises LookupError with the reason in one line
     files    returns the program and the files in that folder that it needs, relative to the folder

@@ -116,7 +116,7 @@ class Snapshot:
     ) -> None:
         """Save a build's record. Not saved if a file changed within the clock's granularity, or if the output tree is
         read-only or being removed; an older record is only valid if nothing changed since. With `stale`, only these
-        targets were built, and the previous record describes the others."""
+        targets were built, and the previous record describes all other targets."""
         if not seen.settled():
             self.forget()
             return

@@ -15,7 +15,7 @@ def extra_with(
 ) -> str:
     """Return the package to install, such as `modelbuild[cuda]`, or ''. It is the extra that installs most of the
     missing packages. Ties are broken by the number of missing packages that the extra lists itself, then by the number
-    of the action's tools, then by the smaller size.
+    of the action's tools that it lists, then by the smaller number of distributions.
 
     packages  import names of rule packages; only extras of their distributions count
     """
@@ -51,7 +51,7 @@ def _folders(package: str) -> list[str]:
 
 
 def _closure(wanted: Wanted, distributions: Distributions) -> set[str]:
-    """Return the names of a distribution and of all its requirements, as far as they are installed."""
+    """Return the names of a distribution and of all its requirements, if they are installed."""
     done: set[Wanted] = set()
     pending = [wanted]
     while pending:

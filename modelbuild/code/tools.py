@@ -162,7 +162,7 @@ class _Search:
                 pending += _imports(found.local, name)
 
     def _require(self, wanted: Wanted) -> None:
-        """Add a distribution and its requirements, as far as they are installed."""
+        """Add a distribution and its installed requirements."""
         pending = [wanted]
         while pending:
             name, extras = pending.pop()

@@ -88,7 +88,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Session:
-    """A device that nobody else uses until the session ends. Made by `Device.session`."""
+    """Exclusive use of a device until the session ends. Made by `Device.session`."""
 
     shell: Shell
     runner: DeviceRunner

@@ -43,8 +43,8 @@ def call(shell: Shell, script: str, *arguments: str, feed: Iterable[bytes] = (),
 def exchange(shell: Shell, process: subprocess.Popen[bytes], take: Take, feed: Iterable[bytes], limits: Limits) -> None:
     """Run a script's process to its end; `take` is called with each part of its output.
 
-    Raises ConnectionLost if the connection ends, or the device is silent too long; JobProblem for a full disk and for
-    more output than allowed; and DeviceProblem with the script's last error line if it fails otherwise.
+    Raises ConnectionLost if the connection ends, or the device is silent too long. Raises JobProblem for a full disk
+    and for more output than allowed. For other failures, raises DeviceProblem with the script's last error line.
     """
     stderr = bytearray()
     try:

@@ -100,7 +100,7 @@ class LocalOrder(Order):
 
 
 class NumberedOrder(LocalOrder):
-    """An order as it is sent."""
+    """An order in the form in which it is sent."""
 
     id: int
     """The number that the answer has."""

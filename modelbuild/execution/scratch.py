@@ -19,8 +19,8 @@ from modelbuild.store.lock import exclusive
 class Scratch:
     """A build's subfolder of the folder for sandboxes. Leftovers of killed builds are removed.
 
-    A sandbox is reused for another action after removing everything that an action could have changed: on some file
-    systems making a folder takes as long as forking, especially after the removal of many others.
+    A sandbox is reused for another action, without everything that an action could have changed. On some file systems,
+    making a folder takes as long as forking, especially after the removal of many folders.
     """
 
     def __init__(self, folder: Path, keep: bool = False) -> None:

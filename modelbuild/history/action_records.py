@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A recorded build: its number, its end in seconds since 1970, its duration, and whether all went well."""
+    """A recorded build: its number, its end in seconds since 1970, its duration, and whether it succeeded."""
 
     number: int
     at: float

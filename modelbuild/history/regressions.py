@@ -27,8 +27,9 @@ def change(values: Sequence[float]) -> float | None:
 
 
 def is_regression(name: str, values: Sequence[float]) -> bool:
-    """Return whether a measure became worse: sizes and numbers of partitions by more than 1%; measures that vary, such
-    as seconds, by more than a fifth and beyond all of up to ten (and at least three) values before. Oldest first."""
+    """Return whether a measure became worse, given its values, oldest first. Sizes and numbers of partitions must be
+    worse by more than 1%. Measures that vary, such as seconds, must be worse by more than a fifth, and beyond all of
+    the previous three to ten values."""
     found = change(values)
     if found is None or name in _CONTEXT:
         return False
@@ -41,9 +42,9 @@ def is_regression(name: str, values: Sequence[float]) -> bool:
 
 
 def noise(name: str, before: Sequence[float], base: float, now: float) -> str:
-    """Return `within noise` if a change from `base` is not above a fifth, or `now` is not beyond all of up to ten
-    earlier values of a measure that varies; `few values` if there are fewer than three earlier values, and '' for any
-    other change."""
+    """Return a note about a change of a measure that varies. It is `within noise` if the change from `base` is at most
+    a fifth, or if `now` is not beyond all of up to ten earlier values. It is `few values` if there are fewer than three
+    earlier values, and '' for any other change."""
     if name in EXACT or base == now:
         return ""
     known = before[-BEFORE:]

@@ -27,7 +27,7 @@ _TIDY_EVERY = 20  # builds
 class BuildFacts:
     """The record of one build.
 
-    ok        whether all went well
+    ok        whether the build succeeded
     actions   by id
     targets   the attributes of targets by id (see action_facts.attributes_of)
     measures  (id of a target or action, name) -> value, such as ("//models:detector (cpu)", "bytes")

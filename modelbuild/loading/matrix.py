@@ -27,9 +27,9 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 def expand_matrix(document: Document, path: KeyPath, declaration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a declaration for each combination of the axes of the declaration at `path`; the last axis varies fastest.
 
-    `{axis}` in a string, at any depth, also in the name, is replaced by the axis's value; a string that is just
-    `"{axis}"` becomes the value itself, number or boolean (a name is always text). `{{` and `}}` are braces. Raises
-    LoadingError.
+    `{axis}` in a string, at any depth, also in the name, is replaced by the axis's value. A string that is only
+    `"{axis}"` becomes the value itself, such as a number or a boolean (a name is always text). `{{` and `}}` are
+    braces. Raises LoadingError.
     """
     table = Table(document, path, declaration)
     axes = table.table("matrix")

@@ -1,4 +1,4 @@
-"""The place of a cursor in a BUILD file, which need not be valid TOML: users type in it."""
+"""The place of a cursor in a BUILD file, which need not be valid TOML, because users type in it."""
 
 from __future__ import annotations
 

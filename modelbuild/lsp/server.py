@@ -52,7 +52,8 @@ class Server(LanguageServer):
         self._reported: dict[str, set[str]] = {}
 
     def snapshot(self) -> Snapshot:
-        """Return the workspace as it is now. Raises LoadingError for an error in MODELBUILD.toml or a rule package."""
+        """Return the current state of the workspace. Raises LoadingError for an error in MODELBUILD.toml or a rule
+        package."""
         if self._snapshot is None:
             documents = self.workspace.text_documents
             texts = {path: document.source for uri, document in documents.items() if (path := self.path(uri))}

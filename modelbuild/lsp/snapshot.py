@@ -22,8 +22,8 @@ from modelbuild.workspace.workspace import Workspace, load_workspace
 
 @dataclass(slots=True)
 class Memory:
-    """Shared by the snapshots of a workspace: documents by path, each with its stamp, the last package of each BUILD
-    file that could be loaded, and the rules of the packages that MODELBUILD.toml named last, with their schemas. A rule
+    """State shared by the snapshots of a workspace: documents by path, each with its stamp; the last package that
+    loaded from each BUILD file; and the rules of the rule packages in MODELBUILD.toml, with their schemas. A rule
     package is loaded once: an edited one needs a new server."""
 
     documents: dict[str, tuple[Stamp, Document, dict[str, Any]]] = field(default_factory=dict)

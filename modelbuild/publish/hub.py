@@ -121,7 +121,7 @@ class _Publication:
         return list(documents), made.oid
 
     def _card(self, head: str) -> dict[str, bytes]:
-        """Return the model card, or nothing if somebody else wrote the existing card."""
+        """Return the model card, or nothing if modelbuild did not write the existing card."""
         known = self._read(CARD, head)
         if known is None or MARK.encode() in known:
             return {CARD: model_card(self.content)}

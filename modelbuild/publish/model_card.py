@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from modelbuild.publish.content import Content
 
 CARD = "README.md"
-# A card without this line was written by somebody else, and is not replaced.
+# A card without this line was not written by modelbuild, and is not replaced.
 MARK = "<!-- Written by modelbuild publish. Without this line, it stays as it is. -->"
 # Licences that hubs list: SPDX identifiers in lower case.
 _LISTED = re.compile(

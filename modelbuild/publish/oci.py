@@ -52,7 +52,7 @@ class _Publication:
         attached = self._attach()
         moves = bool(self._address.tag) and not tagged
         if moves:
-            self._check_tag()  # somebody else may have moved it meanwhile
+            self._check_tag()  # another publisher may have moved it meanwhile
             self._put(self._address.tag, self._manifest)
             self._say(f"tag {self._address.tag}")
         return Published(f"{self._address}@{self._digest}", self._digest, uploaded, attached, moves)

@@ -32,7 +32,7 @@ class AnalysedTarget:
 
     id         its id, which begins the ids of its actions: `//:net`, or `//:net (//:jetson)` if its device makes a
                difference
-    providers  its providers
+    providers  the providers that its rule returned
     files      its files, which a build lays out
     """
 

@@ -3,7 +3,7 @@
 A blob's modification time carries a mark of its contents below the second: microseconds derived from the hash. Any
 write to the file, for example through a hard link in an output tree, sets another time. So a stat shows that a blob is
 intact, without a separate table that a crash could leave out of date. After a power failure, a file may have the right
-size and time but not its bytes; so big blobs are synced to the disk before they get their mark, and small blobs are
+size and time but not its bytes. Therefore big blobs are synced to the disk before they get their mark. Small blobs are
 read and hashed on every use, which is faster than syncing.
 """
 
@@ -122,7 +122,7 @@ class Cas:
         status = os.lstat(path)
         check_plain(status.st_mode, path.name)
         executable = bool(status.st_mode & 0o100)
-        # A file with another hard link may be somebody's source, so its mode and time stay unchanged.
+        # A file with another hard link may be a user's source, so its mode and time stay unchanged.
         if status.st_nlink == 1:
             if not status.st_mode & 0o400:
                 os.chmod(path, _MODE[executable])

@@ -129,7 +129,7 @@ def open_up(path: str | Path, mode: int) -> None:
 
 def remove(path: str) -> None:
     """Remove a file or a folder with all its contents, including read-only folders. Symbolic links are not followed.
-    Concurrent removals are no error, and files that appear meanwhile stay."""
+    Concurrent removals are not errors, and files that appear meanwhile stay."""
     waiting = [(path, False)]
     while waiting:
         each, emptied = waiting.pop()

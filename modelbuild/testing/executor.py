@@ -70,7 +70,7 @@ class TestExecutor:
         self._inner.close()
 
     def _run(self, request: Request) -> tuple[Outcome, Attempts]:
-        """Run a test once. An aborted run returns a report about that, so that it stops no other test."""
+        """Run a test once. An aborted run returns a report about the abort, so it stops no other test."""
         outcome = self._inner.run(replace(request, limit=None))  # a test has its own timeout
         output = output_text(self._store, outcome)
         name = self._reports[request.action.id]

@@ -39,7 +39,7 @@ def run_tests(
     build_all  all targets of the request are also built; then tests are optional
     acts       if false, the work is reported, and nothing runs
     unchanged  if nothing changed since the last such run passed, report its results from its record, which lacks the
-               places where tests are declared and their output
+               tests' places and output
     """
     seen = seen or begin(workspace)
     snapshot = Snapshot.of(workspace, [*request.identity(), "test", asdict(options)])

@@ -42,7 +42,7 @@ class Flag:
     short      its letter on the command line, or ''
     most       maximum of a count
     choices    allowed words of a choice
-    repeated   it may be given several times: a profile has one value, or an array
+    repeated   whether it may be given several times; a profile has one value, or an array
     parameter  the name of its value in functions, if not the flag's
     default    the value if neither the command line nor a profile gives one
     also       Bazel's spelling of a switch's opposite

@@ -1,4 +1,4 @@
-"""The statements of a TOML document as they are written: headers, pairs, comments and blank lines.
+"""The statements of a TOML document in their written form: headers, pairs, comments and blank lines.
 
 Checks nothing, because tomli has accepted the text.
 """

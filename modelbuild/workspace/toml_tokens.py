@@ -1,8 +1,8 @@
-"""The only reader of TOML text as it is written; tomli gives the values of a document, without positions.
+"""The only reader of TOML's written form; tomli gives the values of a document, without positions.
 
 The tokens of a text, and the spaces and tabs between them, are all of its characters. Positions, the formatter, the
 language server and completion use them. The grammar is TOML 1.1 (newlines and comments inside inline tables). Nothing
-is checked, and any text has tokens: users type in it.
+is checked, and any text has tokens, because users type in it.
 
 tomlkit is not used: it gives no positions, refuses unfinished text, and moves arrays of tables that other tables
 interrupt, as in BUILD files.

@@ -56,7 +56,7 @@ def devices(gpu: bool) -> list[str]:
 def variables(
     home: Path, cpus: int, network: bool = False, gpu: bool = False, prefix: str = sys.prefix
 ) -> dict[str, str]:
-    """Return all environment variables of a step, except those that its action adds.
+    """Return all environment variables of a step, except variables that its action adds.
 
     home      the action's folder for programs' own and temporary files
     cpus      number of threads of numerical libraries

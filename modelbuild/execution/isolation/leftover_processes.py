@@ -21,8 +21,8 @@ def adopt() -> None:
 
 
 def end_orphans(forked: Collection[int]) -> None:
-    """Kill all children except those that this process `forked` (process ids) and their children, until none are left.
-    Returns when all have ended. Call adopt() before."""
+    """Kill all children, except the children that this process `forked` (process ids) and their children, until no
+    others are left. Returns when all have ended. Call adopt() before."""
     while orphans := _children() - set(forked):
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)

@@ -73,7 +73,7 @@ class _Made:
         return View(os.dup(self.namespace))
 
     def is_unused(self) -> bool:
-        """Return whether the shared memory is as it was made: creating files in it, or setting its mode or attributes,
+        """Return whether the shared memory is unchanged: creating files in it, or setting its mode or attributes,
         changes its ctime, which no program can set back."""
         return self.first == _state(self.memory)
 
@@ -83,8 +83,8 @@ class _Made:
 
 
 class Views:
-    """Makes views, in a process with one thread, which moves to a new user namespace. Raises OSError if the kernel
-    refuses that, and leaves an unusable process: call refusal() before.
+    """Makes views, in a process with one thread, which moves to a new user namespace. If the kernel refuses that,
+    raises OSError and leaves the process unusable; call refusal() before.
 
     scratch   the folder that contains actions' folders
     shown     real paths in hidden views

@@ -73,9 +73,9 @@ def available() -> bool:
 
 
 def refuse(families: Collection[int] | None) -> None:
-    """Permanently restrict this thread, its later threads and its children: they cannot use System V or POSIX objects,
-    can make only sockets of these families (None: any), and cannot run programs for another architecture than this
-    machine's. Does nothing if available() is false.
+    """Permanently restrict this thread, its later threads and its children. They cannot use System V or POSIX objects,
+    or run programs for another architecture than this machine's. They can make only sockets of these families (None:
+    any). Does nothing if available() is false.
     """
     if not available():
         return

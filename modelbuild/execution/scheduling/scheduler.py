@@ -131,8 +131,8 @@ class Scheduler:
                 raise
 
     def _grant(self) -> None:
-        """Start the first actions. A free slot waits for the lookups of actions that precede the others; otherwise each
-        action of a program would wait for an action of another program."""
+        """Start the first actions. A free slot waits for the lookups of preceding actions; otherwise each action of a
+        program would wait for an action of another program."""
         if self._slots.grant(after=self._lookups) and self._order is None:
             nodes = self._nodes.keys() - self._done
             self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)

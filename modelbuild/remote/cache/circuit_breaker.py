@@ -24,7 +24,7 @@ _FIRST_PAUSE = 0.1
 
 
 class CircuitOpen(RemoteProblem):
-    """The call was not tried because the circuit is open. The problem was already reported."""
+    """The call was not tried, because the circuit is open. The problem was already reported."""
 
     def __init__(self) -> None:
         super().__init__("down", "circuit open")
