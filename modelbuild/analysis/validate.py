@@ -94,7 +94,7 @@ def _is_plain(details: ErrorDetails) -> bool:
 
 
 def _expected(details: ErrorDetails) -> str:
-    """Return what pydantic expected, in TOML's words."""
+    """Return the type that pydantic expected, in TOML's terms."""
     if details["type"] in _WORDS:
         return _WORDS[details["type"]]
     text = details["msg"].removeprefix("Input should be ").removeprefix("Input should ").partition(", got ")[0]

@@ -12,7 +12,7 @@ Status: TypeAlias = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `text` and `fix`, what to do about a problem, are one line each."""
+    """The result of a check. `text`, and `fix`, the advice for a problem, are one line each."""
 
     name: str
     status: Status

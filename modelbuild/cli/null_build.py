@@ -58,7 +58,7 @@ def save_command(arguments: Sequence[str], record: Path, show: str) -> None:
     """Save a successful command line. Nothing is saved if the output tree is read-only.
 
     record   path of the build's record, which shows whether anything changed
-    show     what to print if nothing changed: QUIET, or the value of --show-outputs
+    show     the output if nothing changed: QUIET, or the value of --show-outputs
     """
     from binascii import crc32
     from contextlib import suppress

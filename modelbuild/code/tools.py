@@ -53,7 +53,7 @@ class Needed:
 class Tools:
     """The tools of one workspace. Safe for many threads; distributions installed meanwhile are ignored.
 
-    keyed        names of top-level modules whose content is in keys anyway: the modules of modelbuild and of rule
+    keyed        names of top-level modules whose content is always in keys: the modules of modelbuild and of rule
                  packages
     interpreter  the Python that steps run in; by default the Python that modelbuild runs in
     """

@@ -26,8 +26,8 @@ _POLL = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A runner, and what its device answered: facts, or the reason in one line why it cannot be used. `device` is the
-    open connection to a device that can be used."""
+    """A runner, and the answer of its device: facts, or the reason, in one line, why the device cannot be used.
+    `device` is the open connection to a device that can be used."""
 
     runner: DeviceRunner
     facts: Facts | None

@@ -55,7 +55,7 @@ def run_job(request: Request, job: DeviceJob, pool: Pool, store: Store, show: Ca
         identity  of the device, as in the key
         emulator  of its processor; '' for a real one
         runner    the runner's label or address
-        commands  the name of each, its exit status (as a shell has it), seconds, and whether the time was up
+        commands  the name of each, its exit status (as a shell reports it), its seconds, and whether it reached its time limit
         before, after  temperatures (degrees Celsius) and clocks (MHz) by name
         sent      files and bytes that were sent, and the number of files that the device had
 

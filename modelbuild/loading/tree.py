@@ -32,7 +32,7 @@ class FolderStamp(NamedTuple):
 
 class Listing(NamedTuple):
     """The names in a folder, sorted: regular files (or links to them), and folders (no links). `links` are the links
-    among the files, and links to anything else but a regular file: a link's destination can change without the folder's
+    among the files, and links to anything except a regular file: a link's destination can change without the folder's
     ctime."""
 
     files: tuple[str, ...]

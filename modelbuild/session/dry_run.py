@@ -37,15 +37,15 @@ class _Refuses:
         return Outcome(None, "not built")
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class _Silent:
     def emit(self, event: Event) -> None:
-        """Ignores the event."""
+        """Ignore the event."""
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:

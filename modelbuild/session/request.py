@@ -1,4 +1,4 @@
-"""The request of a build: what to build, how, and what to print."""
+"""The request of a build: targets, options for building them, and output."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Measures: TypeAlias = Mapping[tuple[str, str], float]
 
 
 class Session:
-    """Work on a request, from its plan to its end: plan(), then preview() or run(), lay_out() and finish().
+    """Work on a request, from its plan to its end: make_plan(), then preview() or run(), lay_out() and finish().
 
     seen       the inputs and outputs
     plan       after make_plan()

@@ -53,7 +53,7 @@ class Measure:
 
     @property
     def growth(self) -> float:
-        """The relative change (0.5: half as much again); 0 if it is uncertain."""
+        """The relative change (0.5: half as much again), or 0 if it is uncertain."""
         return (self.now - self.before) / self.before if self.before and self.change and not self.unsure else 0.0
 
 
