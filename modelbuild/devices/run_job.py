@@ -53,9 +53,9 @@ def run_job(request: Request, job: DeviceJob, pool: Pool, store: Store, show: Ca
 
         unmet     why no device can be used; '' if the commands ran; only then the other members exist
         identity  of the device, as in the key
-        emulator  of its processor; '' for a real one
+        emulator  of its processor; '' for a real processor
         runner    the runner's label or address
-        commands  the name of each, its exit status (as a shell reports it), its seconds, and whether it reached its time limit
+        commands  the name of each, its exit status as in a shell, its seconds, and whether it reached its time limit
         before, after  temperatures (degrees Celsius) and clocks (MHz) by name
         sent      files and bytes that were sent, and the number of files that the device had
 
