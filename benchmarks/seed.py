@@ -13,7 +13,7 @@ from typing import Any
 import modelbuild.session.engine as engine
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.cli import main
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.step import Step
 from modelbuild.store.interface import Store
 
@@ -26,7 +26,7 @@ class Inline:
         self._store = store
         self._folder = Path(tempfile.mkdtemp(dir=store.scratch))  # type: ignore[attr-defined]
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         action = request.action
         inputs: dict[str, tuple[Path, ...]] = {}
         for item in request.inputs:

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 from modelbuild.analysis.rules import load_rules
 from modelbuild.trust.evidence import File
-from modelbuild.trust.packages import Package, package_license
+from modelbuild.trust.packages import PythonPackage, package_license
 from modelbuild.trust.provenance import (
     RELEASE_TYPE,
     builder_entry,
@@ -53,7 +53,7 @@ def bills(made: Iterable[Path], time: int) -> dict[str, bytes]:
 def _own(path: Path) -> Iterator[Item]:
     """Yield the distribution itself."""
     name, version = path.name.removesuffix(".tar.gz").split("-")[:2]
-    package = Package(canonicalize_name(name), version, "", "")
+    package = PythonPackage(canonicalize_name(name), version, "", "")
     (line,) = re.findall(r"^License-Expression: (.+)$", _metadata(path), re.MULTILINE)
     yield Item("library", package.name, version, line, package.purl)
 
@@ -89,19 +89,19 @@ def _linked(path: Path) -> Iterator[Item]:
                     yield Item("library", part.name, part.version, part.license, part.purl, part.files)
 
 
-def build_tools() -> list[Package]:
+def build_tools() -> list[PythonPackage]:
     """Return the installed packages that decide the distributions' bytes: the build system's, those that compile the
     runtime, and their requirements."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     lines = [*project["build-system"]["requires"], *project["project"]["optional-dependencies"]["runtime-build"]]
-    found: dict[str, Package] = {}
+    found: dict[str, PythonPackage] = {}
     pending = [Requirement(line) for line in (*lines, "build") if not line.startswith("modelbuild")]
     while pending:
         wanted = pending.pop()
         if wanted.name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
             installed = metadata.distribution(wanted.name)
             license_ = package_license(wanted.name, installed.version, sys.path)
-            found[wanted.name] = Package(canonicalize_name(wanted.name), installed.version, "", license_)
+            found[wanted.name] = PythonPackage(canonicalize_name(wanted.name), installed.version, "", license_)
             pending += map(Requirement, installed.requires or ())
     return [found[name] for name in sorted(found)]
 

@@ -56,7 +56,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class TargetSignature:
     """A target's signature; targets with the same text have the same actions with the same keys."""
 
     rule: str
@@ -86,15 +86,15 @@ class Signatures:
         self._closures: dict[str, str] = {}
         self._packages: dict[str, str] = {}
 
-    def target(self, target: ConfiguredTarget) -> Signature:
+    def target(self, target: ConfiguredTarget) -> TargetSignature:
         """Return a target's signature; a suite's signature is computed from its members. Raises KeyError for a missing
         step, and OSError for a missing or unknown file."""
         if target.rule == SUITE:
             parts = [[each.id, self.target(each).text] for each in members(self._analyzer, target)]
-            return Signature(target.rule, _digest(parts))
+            return TargetSignature(target.rule, _digest(parts))
         own = sorted(self._own[target.id])
         parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
-        return Signature(target.rule, _digest(parts or [self._declared(target)]))
+        return TargetSignature(target.rule, _digest(parts or [self._declared(target)]))
 
     def _artifact(self, artifact: Artifact) -> str:
         if isinstance(artifact, SourceArtifact):
@@ -192,7 +192,9 @@ class Signatures:
         return self._packages[name]
 
 
-def signatures(analyzer: Analyzer, targets: Iterable[ConfiguredTarget], revision: Revision) -> dict[str, Signature]:
+def signatures(
+    analyzer: Analyzer, targets: Iterable[ConfiguredTarget], revision: Revision
+) -> dict[str, TargetSignature]:
     """Return signatures by node. A target with a missing step, a missing file or unknown tools has none."""
     maker = Signatures(analyzer, revision)
     found = {}

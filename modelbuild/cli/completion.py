@@ -43,7 +43,7 @@ class _Workspace(click.ParamType[str]):
         raise NotImplementedError
 
 
-class Target(_Workspace):
+class TargetName(_Workspace):
     """A label or a pattern."""
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
@@ -52,14 +52,14 @@ class Target(_Workspace):
         return ["//"] * "//".startswith(incomplete) + list(_relative(root, package, incomplete))
 
 
-class Profile(_Workspace):
+class ProfileName(_Workspace):
     """The name of a profile in MODELBUILD.toml."""
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
         return [name for name in load_workspace(root).config.profiles if name.startswith(incomplete)]
 
 
-class Input(_Workspace):
+class InputName(_Workspace):
     """NAME=FILE for an input of the program that the command line names."""
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
@@ -101,7 +101,7 @@ class Bash(BashComplete):
         return f"{item.type},{str(item.value).removeprefix(self._known)}"
 
 
-TARGET, PROFILE, INPUT = Target(), Profile(), Input()
+TARGET, PROFILE, INPUT = TargetName(), ProfileName(), InputName()
 
 
 def use() -> None:

@@ -82,7 +82,7 @@ def _parents(module: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StepSource:
     """A Python file: the SHA-256 (hex) of its bytes, and their imports (see imported_names)."""
 
     digest: str
@@ -90,10 +90,10 @@ class Source:
 
 
 @cache
-def source(file: Path) -> Source:
+def source(file: Path) -> StepSource:
     """Read a file once per process, so that its key and its code agree. Raises SyntaxError and OSError."""
     data = file.read_bytes()
-    return Source(hashlib.sha256(data).hexdigest(), tuple(imported_names(data)))
+    return StepSource(hashlib.sha256(data).hexdigest(), tuple(imported_names(data)))
 
 
 def changed(module: str) -> str:

@@ -20,7 +20,7 @@ from typing import IO, Protocol
 
 from modelbuild.device_runners import DeviceRunner
 from modelbuild.devices import scripts
-from modelbuild.devices.exchange import Limits, call, exchange
+from modelbuild.devices.exchange import ExchangeLimits, call, exchange
 from modelbuild.devices.facts import Facts, ask
 from modelbuild.devices.outputs import MOST_FILES, unpack
 from modelbuild.devices.problems import Busy, ConnectionLost, DeviceProblem, DiskFull, JobProblem, cut
@@ -68,7 +68,7 @@ def local_file(path: Path) -> LocalFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRun:
     """The end of a program on a device: its exit status as a shell reports it, and whether it reached its time
     limit."""
 
@@ -87,7 +87,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Session:
+class DeviceSession:
     """Exclusive use of a device until the session ends. Made by `Device.session`."""
 
     shell: Shell
@@ -113,31 +113,31 @@ class Session:
             self._lay_out(files, unique)
 
     def _lay_out(self, files: Mapping[str, Payload], unique: Mapping[str, Payload]) -> None:
-        limits = Limits(output=len(unique) * 65 + 64)
+        limits = ExchangeLimits(output=len(unique) * 65 + 64)
         answer = call(self.shell, scripts.MISSING, self.runner.folder, feed=_lines(unique), limits=limits).split()
         missing = [unique[digest] for digest in dict.fromkeys(answer) if digest in unique]
         size = sum(each.size for each in missing)
         self.sent = Sent(len(missing), size, len(unique) - len(missing))
         if missing:
-            limits = Limits(seconds=600 + size / 100_000)
+            limits = ExchangeLimits(seconds=600 + size / 100_000)
             call(self.shell, scripts.RECEIVE, self.runner.folder, self.token, feed=_packed(missing), limits=limits)
         places = _lines(f"{each.digest} {path}" for path, each in files.items())
         most = str(self.runner.store_size)
         call(self.shell, scripts.STAGE, self.runner.folder, self.token, most, feed=places)
 
-    def run(self, name: str, command: Sequence[str], seconds: float) -> Ended:
+    def run(self, name: str, command: Sequence[str], seconds: float) -> EndedRun:
         """Run a program of the job's folder, with that folder as the current folder. Its standard output and error are
         the files `NAME/stdout` and `NAME/stderr` of the outputs, and `out/NAME` is its own folder for other outputs."""
         blocks = str(MOST_OUTPUT // 512)
         arguments = (self.runner.folder, self.token, name, f"{max(1, round(seconds))}", blocks, *command)
-        limits = Limits(seconds + _GRACE, seconds + _GRACE)
+        limits = ExchangeLimits(seconds + _GRACE, seconds + _GRACE)
         began = time.monotonic()
         printed = call(self.shell, scripts.RUN, *arguments, limits=limits).strip()
         took = time.monotonic() - began
         if not printed.isdecimal() or len(printed) > 3:
             raise JobProblem(f"the device states the exit status '{cut(printed)[:40]}'; expected a number")
         # 124 is the status of `timeout`, and 137 if it had to kill the program.
-        return Ended(int(printed), took, int(printed) in (124, 137) and took >= round(seconds))
+        return EndedRun(int(printed), took, int(printed) in (124, 137) and took >= round(seconds))
 
     def get(self, folder: Path, note: Callable[[str], None] = lambda text: None) -> int:
         """Write the outputs of the job into an empty folder. Returns their number. Raises JobProblem for outputs that
@@ -145,14 +145,16 @@ class Session:
         with tempfile.TemporaryFile() as archive:
             most = MOST_OUTPUT + MOST_FILES * 2048
             started = self.shell.start(scripts.OUTPUTS, self.runner.folder, self.token)
-            exchange(self.shell, started, archive.write, (), Limits(600 + MOST_OUTPUT / 1e6, output=most))
+            exchange(self.shell, started, archive.write, (), ExchangeLimits(600 + MOST_OUTPUT / 1e6, output=most))
             archive.seek(0)
             return unpack(archive, folder, MOST_OUTPUT, note)
 
     def state(self) -> dict[str, float]:
         """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty if they cannot be read."""
         found: dict[str, float] = {}
-        for line in call(self.shell, scripts.STATE, self.runner.folder, limits=Limits(60, 60, 1 << 16)).splitlines():
+        for line in call(
+            self.shell, scripts.STATE, self.runner.folder, limits=ExchangeLimits(60, 60, 1 << 16)
+        ).splitlines():
             name, tab, value = line.partition("\t")
             plain = name.replace(".", "").replace("-", "").replace("_", "")
             if tab and plain.isascii() and plain.isalnum() and len(name) < 60:
@@ -201,7 +203,7 @@ class Device:
                 hold.stdin.close()
 
     @contextmanager
-    def session(self, purpose: str, wait: float, say: Callable[[str], None]) -> Iterator[Session]:
+    def session(self, purpose: str, wait: float, say: Callable[[str], None]) -> Iterator[DeviceSession]:
         """Yield a session with the device's lock. `say` gets one line if another session has it; then wait at most
         `wait` seconds. The session leaves nothing on the device.
 
@@ -216,7 +218,7 @@ class Device:
         beats = _Beats(process)
         try:
             _acquire(self.shell, process, wait, say)
-            yield Session(self.shell, self.runner, self.facts, token)
+            yield DeviceSession(self.shell, self.runner, self.facts, token)
         finally:
             beats.stop()
             self._hold = None

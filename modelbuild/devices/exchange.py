@@ -24,7 +24,7 @@ _FULL, _CHANGED, _MISSING = 3, 4, 5  # exit statuses of the scripts
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExchangeLimits:
     """The seconds that a script may run, and the seconds and bytes of its output: it may be silent for `silence`
     seconds while data go either way, and print `output` bytes."""
 
@@ -33,14 +33,18 @@ class Limits:
     output: int = 1 << 20
 
 
-def call(shell: Shell, script: str, *arguments: str, feed: Iterable[bytes] = (), limits: Limits = Limits()) -> str:
+def call(
+    shell: Shell, script: str, *arguments: str, feed: Iterable[bytes] = (), limits: ExchangeLimits = ExchangeLimits()
+) -> str:
     """Run a script to its end and return its output as text. Raises as exchange() does."""
     chunks: list[bytes] = []
     exchange(shell, shell.start(script, *arguments), chunks.append, feed, limits)
     return b"".join(chunks).decode(errors="replace")
 
 
-def exchange(shell: Shell, process: subprocess.Popen[bytes], take: Take, feed: Iterable[bytes], limits: Limits) -> None:
+def exchange(
+    shell: Shell, process: subprocess.Popen[bytes], take: Take, feed: Iterable[bytes], limits: ExchangeLimits
+) -> None:
     """Run a script's process to its end; `take` is called with each part of its output.
 
     Raises ConnectionLost if the connection ends, or the device is silent too long. Raises JobProblem for a full disk
@@ -68,7 +72,7 @@ def exchange(shell: Shell, process: subprocess.Popen[bytes], take: Take, feed: I
 
 
 def _pump(
-    process: subprocess.Popen[bytes], take: Take, feed: Iterator[bytes], stderr: bytearray, limits: Limits
+    process: subprocess.Popen[bytes], take: Take, feed: Iterator[bytes], stderr: bytearray, limits: ExchangeLimits
 ) -> None:
     assert process.stdin is not None
     assert process.stdout is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.device_runners import DeviceJob, DeviceRunner
 from modelbuild.events import ActionProgress, Reporter
-from modelbuild.execution.executor import Executor, Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Executor, Outcome
 from modelbuild.store.interface import Store
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DeviceExecutor:
         """Return the identity that a job's device reports; empty if there is no device."""
         return self._pool(job).identity
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         job = request.action.device
         if job is None:
             return self._inner.run(request)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelbuild.device_runners import DeviceRunner, DeviceSpec
-from modelbuild.devices.exchange import Limits, call
+from modelbuild.devices.exchange import ExchangeLimits, call
 from modelbuild.devices.problems import DeviceProblem
 from modelbuild.devices.scripts import FACTS
 from modelbuild.devices.shells import Shell
@@ -57,7 +57,7 @@ class Facts:
 
 def ask(shell: Shell, runner: DeviceRunner) -> Facts:
     """Return a device's facts. Raises DeviceProblem for a device that cannot be used, or that reports anything else."""
-    return parse(call(shell, FACTS, runner.folder, limits=Limits(60, 60, 1 << 16)), runner, shell.emulator)
+    return parse(call(shell, FACTS, runner.folder, limits=ExchangeLimits(60, 60, 1 << 16)), runner, shell.emulator)
 
 
 def parse(text: str, runner: DeviceRunner, emulator: str = "") -> Facts:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from modelbuild.device_runners import DeviceRunner, DeviceSpec
-from modelbuild.devices.device import Device, Session
+from modelbuild.devices.device import Device, DeviceSession
 from modelbuild.devices.facts import Facts
 from modelbuild.devices.problems import Busy, DeviceProblem
 
@@ -97,7 +97,7 @@ class Pool:
             self._idle.put(each)
 
     @contextmanager
-    def session(self, purpose: str, say: Callable[[str], None], wait: float = WAIT) -> Iterator[Session]:
+    def session(self, purpose: str, say: Callable[[str], None], wait: float = WAIT) -> Iterator[DeviceSession]:
         """Yield a session with a free device, or with the first device that becomes free. Raises DeviceProblem if no
         device becomes free or can be used."""
         taken = [self._idle.get()]
@@ -122,7 +122,7 @@ class Pool:
 
     def _first(
         self, stack: ExitStack, devices: list[Device], purpose: str, say: Callable[[str], None], wait: float
-    ) -> tuple[Session, Device]:
+    ) -> tuple[DeviceSession, Device]:
         """Enter a session with the first free device. A device that cannot be used is skipped if other devices can be
         used."""
         if len(devices) == 1:  # a session with one device waits itself

@@ -13,10 +13,10 @@ from typing import IO, Any
 
 from modelbuild.actions import FileEntry, StagedInput, Tree
 from modelbuild.device_runners import DeviceJob
-from modelbuild.devices.device import Session
+from modelbuild.devices.device import DeviceSession
 from modelbuild.devices.pool import Pool
 from modelbuild.devices.problems import ConnectionLost, JobProblem
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import ActionRequest
 from modelbuild.lines import is_line
 from modelbuild.paths import INPUTS
 from modelbuild.store.interface import Store
@@ -48,7 +48,9 @@ class _Blob:
         return (self.source or self.store.blob_path(self.entry.digest)).open("rb")
 
 
-def run_job(request: Request, job: DeviceJob, pool: Pool, store: Store, show: Callable[[str], None]) -> Request:
+def run_job(
+    request: ActionRequest, job: DeviceJob, pool: Pool, store: Store, show: Callable[[str], None]
+) -> ActionRequest:
     """Return the request with the input `device`: the folder `out` that the commands wrote, and device.json:
 
         unmet     why no device can be used; '' if the commands ran; only then the other members exist
@@ -84,7 +86,7 @@ def run_job(request: Request, job: DeviceJob, pool: Pool, store: Store, show: Ca
 
 def _run(
     pool: Pool,
-    request: Request,
+    request: ActionRequest,
     job: DeviceJob,
     files: Mapping[str, _Blob],
     commands: list[tuple[str, list[str]]],
@@ -114,7 +116,7 @@ def _run(
 
 
 def _ended(
-    session: Session, job: DeviceJob, commands: list[tuple[str, list[str]]], show: Callable[[str], None]
+    session: DeviceSession, job: DeviceJob, commands: list[tuple[str, list[str]]], show: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """Run commands one after the other, until they reach their time limit; yield the end of each command."""
     deadline = time.monotonic() + job.seconds
@@ -128,7 +130,7 @@ def _ended(
         yield {"name": name, "status": ended.status, "seconds": ended.seconds, "timed_out": ended.timed_out}
 
 
-def _files(request: Request, job: DeviceJob, store: Store) -> Iterator[tuple[str, _Blob]]:
+def _files(request: ActionRequest, job: DeviceJob, store: Store) -> Iterator[tuple[str, _Blob]]:
     """Yield the files of a job by their paths on the device."""
     for item in request.inputs:
         if item.name not in job.inputs:
@@ -143,7 +145,7 @@ def _files(request: Request, job: DeviceJob, store: Store) -> Iterator[tuple[str
             yield path, _Blob(entry, item.source, store)
 
 
-def _commands(request: Request, job: DeviceJob, store: Store) -> list[tuple[str, list[str]]]:
+def _commands(request: ActionRequest, job: DeviceJob, store: Store) -> list[tuple[str, list[str]]]:
     plan = next(item.value for item in request.inputs if item.name == job.plan)
     assert isinstance(plan, Tree)
     entry = dict(plan.files)[COMMANDS]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ActionRequest:
     """An action with everything that its key and an executor use. Of the fields, a key contains the contents of the
     inputs, `tools`, `code`, `keyed_local`, `gpus`, `device` and the version of `python` (see keys.py).
 
@@ -48,7 +48,7 @@ class Request:
     keyed_local: tuple[StagedInput, ...] = ()
 
 
-def step_order(request: Request) -> StepOrder:
+def step_order(request: ActionRequest) -> StepOrder:
     """Return the part of a worker's order that all executors share."""
     action = request.action
     inputs: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ class Outcome:
 class Executor(Protocol):
     """Runs one action at a time for each calling thread."""
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         """Run an action to its end. The action's failure, or a worker's death, is an Outcome, not an exception."""
 
     def close(self) -> None:

@@ -15,15 +15,15 @@ from modelbuild.actions import Action
 from modelbuild.code.distributions import canonical
 from modelbuild.code.interpreter import Interpreter
 from modelbuild.code.step_sources import changed
-from modelbuild.execution.executor import Request
-from modelbuild.execution.fork_server_client import Ended
+from modelbuild.execution.executor import ActionRequest
+from modelbuild.execution.fork_server_client import EndedProcess
 from modelbuild.workspace.workspace import LIBRARY
 
 if TYPE_CHECKING:
     from modelbuild.execution.orders import End, Read
 
 
-def failure_message(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
+def failure_message(request: ActionRequest, ended: EndedProcess, report: str, workspace: Path | None = None) -> str:
     """Return the reason why the action failed; '' if its step returned and read only declared files.
 
     report      the worker's report (see worker/child.py)
@@ -114,7 +114,7 @@ def _attribute(action: Action, path: str) -> str:
     return "data" if action.python else next((i.name for i in action.inputs), "srcs")
 
 
-def _killed(ended: Ended) -> str:
+def _killed(ended: EndedProcess) -> str:
     name = signal.Signals(-ended.status).name
     if name == "SIGKILL":
         return f"killed by SIGKILL (out of memory? peak {ended.max_rss / 2**30:.1f} GiB)"
@@ -128,7 +128,7 @@ def _uncovered(action: Action, module: str) -> str:
     )
 
 
-def _loaded(request: Request, end: End, python: Interpreter) -> str:
+def _loaded(request: ActionRequest, end: End, python: Interpreter) -> str:
     action = request.action
     if end["strays"]:
         return _uncovered(action, end["strays"][0])

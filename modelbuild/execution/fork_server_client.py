@@ -32,7 +32,7 @@ _MOST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedProcess:
     """The end of a worker: its exit status, or minus the signal that killed it, and its report (see worker/child.py).
     `problem` is the reason if it never ran; it is `late` if it was killed because it reached its limit."""
 
@@ -60,7 +60,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._pending: dict[int, tuple[Future[Ended], Callable[[str], object]]] = {}
+        self._pending: dict[int, tuple[Future[EndedProcess], Callable[[str], object]]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self.ready = False
         self._began = time.monotonic()
@@ -83,13 +83,13 @@ class ForkServer:
         with self._lock, suppress(OSError):
             self._socket.sendall(fork_server.LENGTH.pack(len(data)) + data)
 
-    def run(self, order: LocalOrder, show: Callable[[str], object] = lambda part: None) -> Ended:
+    def run(self, order: LocalOrder, show: Callable[[str], object] = lambda part: None) -> EndedProcess:
         """Run an order in a worker; return when it has ended. Calls `show`, from another thread, with parts of its
         work that begin, as one line each."""
-        ended: Future[Ended] = Future()
+        ended: Future[EndedProcess] = Future()
         with self._lock:
             if self._over:
-                return Ended(problem=self._over)
+                return EndedProcess(problem=self._over)
             number = next(self._numbers)
             self._pending[number] = ended, show
             numbered: NumberedOrder = {**order, "id": number}
@@ -147,7 +147,7 @@ class ForkServer:
                     continue
                 with self._lock:
                     ended, _ = self._pending.pop(number)
-                ended.set_result(Ended(**answer))
+                ended.set_result(EndedProcess(**answer))
         try:
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -168,7 +168,7 @@ class ForkServer:
         self._socket.close()
         os.close(self._log)
         for ended, _ in pending.values():
-            ended.set_result(Ended(problem=why))
+            ended.set_result(EndedProcess(problem=why))
 
 
 def _line(part: str) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from modelbuild.actions import Action, Material, StagedInput
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import ActionRequest
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import value_digest
@@ -19,7 +19,7 @@ FORMAT = 2
 NO_DEVICE: Mapping[str, str] = MappingProxyType({})
 
 
-def material_of(request: Request) -> Material:
+def material_of(request: ActionRequest) -> Material:
     """Return the material of a request's key: JSON values, without absolute paths, times, hosts and undeclared
     environment. It is stored with a result, to explain differences between two keys."""
     inputs = [[item.name, item.path, value_digest(item.value)] for item in request.inputs]

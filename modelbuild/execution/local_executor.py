@@ -18,7 +18,7 @@ from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.events import ActionProgress, Reporter, WorkerReady
 from modelbuild.execution import network_files
-from modelbuild.execution.executor import Outcome, Request, step_order
+from modelbuild.execution.executor import ActionRequest, Outcome, step_order
 from modelbuild.execution.failure_message import failure_message
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.isolation import environment
@@ -71,7 +71,7 @@ class LocalExecutor:
         self._running = 0
         self._closed = False
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         """Run an action to its end. Raises MissingBlob if the store lost an input, and EnvironmentProblem if the folder
         cannot be made, if it is removed while the action runs, and if the disk is full."""
         with self._lock:
@@ -114,7 +114,7 @@ class LocalExecutor:
             self._scratch.close()
             self._scratch = None
 
-    def _run_in(self, sandbox: Sandbox, request: Request) -> Outcome:
+    def _run_in(self, sandbox: Sandbox, request: ActionRequest) -> Outcome:
         action = request.action
         try:
             sandbox.lay_out(action, (*request.inputs, *request.local), self._store)
@@ -128,7 +128,7 @@ class LocalExecutor:
                 problem = f"the inputs of {action.owner} were changed or removed while it was built; build again"
                 raise EnvironmentProblem(f"{sandbox.folder}: {problem}")
 
-    def _run_step(self, sandbox: Sandbox, request: Request) -> Outcome:
+    def _run_step(self, sandbox: Sandbox, request: ActionRequest) -> Outcome:
         action = request.action
         self._compile(request)
         # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
@@ -169,7 +169,7 @@ class LocalExecutor:
         if self._reporter is not None:
             self._reporter.emit(ActionProgress(action.id, part, waiting))
 
-    def _compile(self, request: Request) -> None:
+    def _compile(self, request: ActionRequest) -> None:
         """Write byte code of a step's modules, once for each step."""
         step = request.action.step
         if step not in self._compiled and not sys.dont_write_bytecode:
@@ -211,7 +211,7 @@ class LocalExecutor:
         return spare
 
 
-def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
+def _order(sandbox: Sandbox, request: ActionRequest, workspace: Path) -> LocalOrder:
     """Return the order for a worker."""
     order = step_order(request)
     variables = environment.variables(

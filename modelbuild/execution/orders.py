@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 
-class Settings(TypedDict):
+class WorkerSettings(TypedDict):
     """The parts of a sandbox that all actions of a process have in common."""
 
     packages: Mapping[str, str]
@@ -27,7 +27,7 @@ class Settings(TypedDict):
     """The folder in which the folders of actions are."""
 
 
-class ServerSettings(Settings):
+class ServerSettings(WorkerSettings):
     """The settings that a fork server starts with."""
 
     preload: Sequence[str]
@@ -40,7 +40,7 @@ class ServerSettings(Settings):
     """The server's environment."""
 
 
-class CompletedSettings(Settings):
+class CompletedSettings(WorkerSettings):
     """Settings as a process of actions uses them."""
 
     around: Sequence[str]

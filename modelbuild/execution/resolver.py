@@ -17,7 +17,7 @@ from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
 from modelbuild.device_runners import DeviceJob
 from modelbuild.errors import BuildError
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import ActionRequest
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.keys import local_path
 from modelbuild.execution.time_limit import TimeLimit
@@ -76,14 +76,14 @@ class Resolver:
         self._lock = threading.Lock()
         self._imported: dict[Digest, frozenset[str]] = {}
 
-    def resolve(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
+    def resolve(self, action: Action, inputs: Sequence[StagedInput]) -> ActionRequest:
         """Return an action's request. Raises EnvironmentProblem for a missing tool, and BuildError for a Python input
         that changed."""
         used = self._pythons(action.toolchain)
         environment = self._environment(used)
         needed = self._needed(action, inputs, environment.tools)
         local = self._local.staged(needed.local)
-        return Request(
+        return ActionRequest(
             action,
             tuple(inputs),
             tools=environment.installed.states(needed.distributions),
@@ -99,7 +99,7 @@ class Resolver:
             beside=needed.beside,
         )
 
-    def outdated(self, request: Request) -> str:
+    def outdated(self, request: ActionRequest) -> str:
         """Return the reason why the run of a request may differ from its key, or ''. The readers of modules and inputs
         compare those themselves."""
         tool = self._environment(request.python).installed.replaced(request.tools)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from modelbuild.explain.differences import Difference, attribute_differences, differences
 from modelbuild.explain.order import makers_first
-from modelbuild.history.action_facts import Facts, TargetFacts
+from modelbuild.history.action_facts import ActionFacts, TargetFacts
 
-Lookup: TypeAlias = Callable[[str], Facts | None]
+Lookup: TypeAlias = Callable[[str], ActionFacts | None]
 TargetLookup: TypeAlias = Callable[[str], TargetFacts | None]
 
 # Parts of a key that depend on attributes.

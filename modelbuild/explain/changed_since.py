@@ -12,7 +12,7 @@ from modelbuild.analysis.open import open_to_build
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ModelbuildError
 from modelbuild.explain.causes import Cause, Causes, Times
-from modelbuild.history.action_facts import Facts, attributes_of, gather
+from modelbuild.history.action_facts import ActionFacts, attributes_of, gather
 from modelbuild.history.action_records import Records
 from modelbuild.labels import Label
 from modelbuild.session.dry_run import dry_run
@@ -40,7 +40,7 @@ def pending(workspace: Workspace, records: Records, label: Label, devices: Seque
     now = gather(dry.scheduler, code, missing="absent")
     attributes = attributes_of(analyzer)
 
-    def before(name: str) -> Facts | None:
+    def before(name: str) -> ActionFacts | None:
         rows = records.rows(name)
         return rows[0].facts if rows else None
 

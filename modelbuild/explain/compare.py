@@ -8,7 +8,7 @@ from pathlib import Path
 from modelbuild.errors import UsageError
 from modelbuild.explain.causes import Causes, Times
 from modelbuild.explain.verdicts import Verdict
-from modelbuild.history.action_facts import Facts, TargetFacts, dump
+from modelbuild.history.action_facts import ActionFacts, TargetFacts, dump
 from modelbuild.history.action_records import Records
 from modelbuild.history.stored_facts import load_dump
 
@@ -41,7 +41,7 @@ def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[V
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}; expected a file that explain --dump wrote") from None
-    mine: dict[str, Facts] = {verdict.facts.id: verdict.facts for verdict in verdicts}
+    mine: dict[str, ActionFacts] = {verdict.facts.id: verdict.facts for verdict in verdicts}
     last = max(records.rows(name)[0].last for name in mine)
     why = Causes(Times(actions.get, mine.get, targets.get, lambda node: records.target(node, last)))
     found = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from modelbuild.actions import Material
-from modelbuild.history.action_facts import Facts, TargetFacts
+from modelbuild.history.action_facts import ActionFacts, TargetFacts
 
 Kind: TypeAlias = Literal[
     "input",
@@ -43,7 +43,7 @@ class Difference:
     maker: str = ""
 
 
-def differences(old: Facts, new: Facts) -> list[Difference]:
+def differences(old: ActionFacts, new: ActionFacts) -> list[Difference]:
     """Return the differences in order of relevance: the user's own files and attributes before the environment."""
     found = list(materials(old.material, new.material, old.makers, new.makers))
     modules = [

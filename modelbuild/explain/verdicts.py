@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from modelbuild.explain.causes import Cause, Causes, Times
 from modelbuild.explain.order import makers_first
-from modelbuild.history.action_facts import Facts
-from modelbuild.history.action_records import Records, Row
+from modelbuild.history.action_facts import ActionFacts
+from modelbuild.history.action_records import ActionRecord, Records
 
 Reason: TypeAlias = Literal["first", "changed", "unchanged", "lost", "failed", "cutoff", "elsewhere"]
 
@@ -28,7 +28,7 @@ class Verdict:
              failed     unchanged, but its last run failed
     """
 
-    facts: Facts
+    facts: ActionFacts
     reason: Reason
     causes: tuple[Cause, ...] = ()
     because: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class _Verdicts:
         times = self._times(others[0].last, row.last, {name: others[0].facts})
         return Verdict(row.facts, "elsewhere", Causes(times).of(name), (), others[0].facts.id)
 
-    def _moved_above(self, row: Row) -> frozenset[str]:
+    def _moved_above(self, row: ActionRecord) -> frozenset[str]:
         """Return the nearest actions upstream whose key changed in the last build of `row`."""
         found: set[str] = set()
         for name in {maker for maker in row.facts.makers if maker}:
@@ -96,13 +96,13 @@ class _Verdicts:
                 found |= {up for up in self._moved.get(name, ()) if self._records.rows(up)[0].last == row.last}
         return frozenset(found)
 
-    def _times(self, then: int, now: int, instead: Mapping[str, Facts] = MappingProxyType({})) -> Times:
+    def _times(self, then: int, now: int, instead: Mapping[str, ActionFacts] = MappingProxyType({})) -> Times:
         """Return two builds to compare; `instead` replaces facts of the earlier build."""
 
-        def at(build: int, name: str) -> Facts | None:
+        def at(build: int, name: str) -> ActionFacts | None:
             return next((row.facts for row in self._records.rows(name) if row.first <= build), None)
 
-        def before(name: str) -> Facts | None:
+        def before(name: str) -> ActionFacts | None:
             found = instead.get(name) or at(then, name)
             if found is not None:
                 return found

@@ -20,7 +20,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ActionFacts:
     """One action in one build.
 
     status    ran, cached or failed; `absent` if it was only looked up and is in no cache
@@ -45,7 +45,7 @@ class Facts:
     place: Place | None = None
 
 
-def gather(scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
+def gather(scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, ActionFacts]:
     """Return the facts of every action with a known key; `missing` is the status of actions without a result."""
     report = scheduler.report
     found = {}
@@ -54,7 +54,7 @@ def gather(scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dic
         assert isinstance(action, Action)
         result = report.results.get(name)
         status = report.statuses.get(name, missing)
-        found[name] = Facts(
+        found[name] = ActionFacts(
             id=action.id,
             owner=action.owner,
             mnemonic=action.mnemonic,
@@ -89,7 +89,7 @@ def place_json(place: Place | None) -> dict[str, Any]:
     return {} if place is None else asdict(place)
 
 
-def dump(facts: Iterable[Facts], attributes: Mapping[str, TargetFacts]) -> str:
+def dump(facts: Iterable[ActionFacts], attributes: Mapping[str, TargetFacts]) -> str:
     """Return facts and targets' attributes as the text of a file for `explain --against`."""
     actions = [{**asdict(each), "place": place_json(each.place)} for each in facts]
     return json.dumps({"version": VERSION, "actions": actions, "targets": attributes}, sort_keys=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Material
-from modelbuild.history.action_facts import Facts, TargetFacts
+from modelbuild.history.action_facts import ActionFacts, TargetFacts
 from modelbuild.history.database import open_history, read_object, unpack
 from modelbuild.history.identity import stored_path
 from modelbuild.history.stored_facts import check_material, check_target, facts_of
@@ -18,10 +18,10 @@ from modelbuild.store.schemas import HISTORY
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ActionRecord:
     """An action with one key, and the first and the last build with this key."""
 
-    facts: Facts
+    facts: ActionFacts
     first: int
     last: int
 
@@ -44,7 +44,7 @@ class Records:
         self._problems: list[str] = []
         self._database = open_history(directory, self._problems.append)
         self._workspace = stored_path(workspace)
-        self._known: dict[str, list[Row]] = {}
+        self._known: dict[str, list[ActionRecord]] = {}
 
     def problem(self) -> str:
         """Return the reason why builds cannot be read or recorded; '' when they can."""
@@ -52,7 +52,7 @@ class Records:
             return "".join(self._problems[:1])
         return f"{self._directory} is read-only: new {HISTORY.contents} are not stored"
 
-    def rows(self, action: str) -> list[Row]:
+    def rows(self, action: str) -> list[ActionRecord]:
         """Return all stored rows of an action, the newest first."""
         if action not in self._known:
             self._known[action] = list(self._rows("id = ?", action))
@@ -67,7 +67,7 @@ class Records:
         newest = max((last for _, last in found), default=0)
         return sorted(name for name, last in found if last == newest)
 
-    def elsewhere(self, action: str) -> list[Row]:
+    def elsewhere(self, action: str) -> list[ActionRecord]:
         """Return the rows of the same action in other configurations of the target, the newest first."""
         this = ActionId(action)
         rows = self._rows(_OWNED, *_owned(this.label))
@@ -116,7 +116,7 @@ class Records:
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._database.read(sql, values) or []
 
-    def _rows(self, condition: str, *values: str) -> Iterator[Row]:
+    def _rows(self, condition: str, *values: str) -> Iterator[ActionRecord]:
         for name, owner, key, status, seconds, first, last, place, parts, code in self._read(
             "SELECT id, owner, key, status, seconds, CAST(first AS INTEGER), CAST(last AS INTEGER), place, p.data,"
             " c.data FROM actions"
@@ -127,7 +127,7 @@ class Records:
             columns = {"id": name, "owner": owner, "key": key, "status": status, "seconds": seconds}
             with suppress(ValueError):  # a damaged row is skipped
                 own = {"modules": unpack(code), "place": read_object(place)}
-                yield Row(facts_of({**unpack(parts), **columns, **own}), first, last)
+                yield ActionRecord(facts_of({**unpack(parts), **columns, **own}), first, last)
 
 
 # Most seconds since 1970 that a calendar can represent.

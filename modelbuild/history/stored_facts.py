@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from modelbuild.actions import Material, Place
-from modelbuild.history.action_facts import VERSION, Facts, TargetFacts
+from modelbuild.history.action_facts import VERSION, ActionFacts, TargetFacts
 from modelbuild.ids import ActionId, TargetId
 
 _Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -77,17 +77,17 @@ def check_target(value: Any) -> TargetFacts:
     return cast(TargetFacts, _checked(_Target, value))
 
 
-def facts_of(value: Mapping[str, Any]) -> Facts:
+def facts_of(value: Mapping[str, Any]) -> ActionFacts:
     """Return the facts with these members. Raises ValueError for members that no action has."""
     given = _checked(_Facts, value)
     if given["makers"] and len(given["makers"]) != len(given["material"]["inputs"]):
         raise ValueError("makers: expected one for each input")
     place = Place(**{"worker": "", **given["place"]}) if given["place"] else None
     own = {"id": ActionId(given["id"]), "owner": TargetId(given["owner"]), "place": place}
-    return Facts(**{**given, **own, "makers": tuple(given["makers"])})
+    return ActionFacts(**{**given, **own, "makers": tuple(given["makers"])})
 
 
-def load_dump(text: bytes) -> tuple[dict[str, Facts], dict[str, TargetFacts]]:
+def load_dump(text: bytes) -> tuple[dict[str, ActionFacts], dict[str, TargetFacts]]:
     """Return the facts by action and the targets by node from the text of `facts.dump`. Raises ValueError for other
     text."""
     try:

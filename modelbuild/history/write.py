@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelbuild.history.action_facts import Facts, TargetFacts, place_json
+from modelbuild.history.action_facts import ActionFacts, TargetFacts, place_json
 from modelbuild.history.database import pack, write_history
 from modelbuild.history.identity import identity, stored_path
 
@@ -35,7 +35,7 @@ class BuildFacts:
 
     seconds: float
     ok: bool
-    actions: Mapping[str, Facts]
+    actions: Mapping[str, ActionFacts]
     targets: Mapping[str, TargetFacts]
     measures: Mapping[tuple[str, str], float]
 
@@ -71,7 +71,7 @@ def _measures(history: sqlite3.Connection, workspace: str, build: BuildFacts) ->
     history.executemany("INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
-def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Mapping[str, Facts]) -> None:
+def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Mapping[str, ActionFacts]) -> None:
     sql = "SELECT first, key, status FROM actions WHERE workspace = ? AND id = ? ORDER BY first DESC LIMIT 1"
     new, same = [], []
     for name, each in facts.items():

@@ -24,7 +24,7 @@ class Refusal(_Table):
     why: str
 
 
-class Node(_Table):
+class DelegatedNode(_Table):
     """A node; `partition` is set if a backend took it."""
 
     name: str
@@ -48,7 +48,7 @@ class Partition(_Table):
 
 
 class Delegation(_Table):
-    nodes: tuple[Node, ...]
+    nodes: tuple[DelegatedNode, ...]
     partitions: tuple[Partition, ...]
 
     def of(self, method: str) -> Delegation:

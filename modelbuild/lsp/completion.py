@@ -10,7 +10,7 @@ from modelbuild.analysis.rule_help import describe_attribute, summary
 from modelbuild.loading.package import ENGINE_ATTRIBUTES
 from modelbuild.loading.visibility import visible
 from modelbuild.lsp.cursor import Cursor
-from modelbuild.lsp.snapshot import Snapshot
+from modelbuild.lsp.snapshot import WorkspaceSnapshot
 from modelbuild.workspace.toml_values import toml_value
 
 Kind: TypeAlias = Literal["rule", "attribute", "value", "label", "file"]
@@ -33,7 +33,7 @@ class Choice:
     first: bool = False
 
 
-def complete(snapshot: Snapshot, package: str, cursor: Cursor) -> list[Choice]:
+def complete(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> list[Choice]:
     """Return the choices at a cursor in a package's BUILD file, without regard to the text before it."""
     match cursor.kind:
         case "header":
@@ -47,12 +47,12 @@ def complete(snapshot: Snapshot, package: str, cursor: Cursor) -> list[Choice]:
     return []
 
 
-def _rules(snapshot: Snapshot) -> list[Choice]:
+def _rules(snapshot: WorkspaceSnapshot) -> list[Choice]:
     rules = [Choice(name, name, "rule", summary(rule)) for name, rule in sorted(snapshot.rules.by_name.items())]
     return [*rules, Choice(_PACKAGE_TABLE, _PACKAGE_TABLE, "rule", "Settings for all targets of this file.")]
 
 
-def _attributes(snapshot: Snapshot, cursor: Cursor) -> Iterator[Choice]:
+def _attributes(snapshot: WorkspaceSnapshot, cursor: Cursor) -> Iterator[Choice]:
     """Yield the attributes that the table does not have yet, required attributes first."""
     for schema in snapshot.schemas.at(cursor.table, cursor.path[:-1]):
         required = {*schema.get("required", ()), *(("name",) if len(cursor.path) == 1 else ())}
@@ -63,7 +63,7 @@ def _attributes(snapshot: Snapshot, cursor: Cursor) -> Iterator[Choice]:
                 yield Choice(name, f"{name} = ", "attribute", about.type, about.about, first)
 
 
-def _values(snapshot: Snapshot, package: str, cursor: Cursor) -> Iterator[Choice]:
+def _values(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Iterator[Choice]:
     """Yield the words, labels and files that a value may be."""
     seen: set[str] = set()
     for schema in snapshot.schemas.at(cursor.table, cursor.path):
@@ -78,7 +78,7 @@ def _values(snapshot: Snapshot, package: str, cursor: Cursor) -> Iterator[Choice
                     yield Choice(choice.label, insert, choice.kind, choice.detail, choice.about, choice.first)
 
 
-def _of_schema(snapshot: Snapshot, package: str, schema: dict[str, Any]) -> Iterator[Choice]:
+def _of_schema(snapshot: WorkspaceSnapshot, package: str, schema: dict[str, Any]) -> Iterator[Choice]:
     words = schema.get("enum", [schema["const"]] if "const" in schema else [])
     for word in words:
         yield Choice(str(word), toml_value(word), "value")
@@ -90,7 +90,7 @@ def _of_schema(snapshot: Snapshot, package: str, schema: dict[str, Any]) -> Iter
         yield from (Choice(name, toml_value(name), "file") for name in snapshot.files(package))
 
 
-def _labels(snapshot: Snapshot, package: str, rules: list[str] | None) -> Iterator[Choice]:
+def _labels(snapshot: WorkspaceSnapshot, package: str, rules: list[str] | None) -> Iterator[Choice]:
     """Yield the labels of visible targets of some rules, in the short form for targets of the package itself."""
     for each in snapshot.packages():
         for target in each.targets.values():

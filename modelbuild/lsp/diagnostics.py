@@ -4,19 +4,19 @@ targets."""
 from __future__ import annotations
 
 from modelbuild.errors import LoadingError, ModelbuildError
-from modelbuild.lsp.navigation import Place
+from modelbuild.lsp.navigation import DocumentPlace
 from modelbuild.lsp.places import Span, span_at
-from modelbuild.lsp.snapshot import Snapshot, build_file
+from modelbuild.lsp.snapshot import WorkspaceSnapshot, build_file
 
 
-def diagnose(snapshot: Snapshot, package: str) -> list[tuple[Place, str]]:
+def diagnose(snapshot: WorkspaceSnapshot, package: str) -> list[tuple[DocumentPlace, str]]:
     """Return the errors of a package's targets, each once with its place, which may be in another file."""
     try:
         targets = list(snapshot.loader.package(package).targets.values())
     except ModelbuildError as error:
         return [(_place(snapshot, package, error), error.message)]
     analyzer = snapshot.analyzer()
-    found: dict[tuple[Place, str], None] = {}
+    found: dict[tuple[DocumentPlace, str], None] = {}
     for target in targets:
         try:
             analyzer.analyze(target.label)
@@ -25,10 +25,10 @@ def diagnose(snapshot: Snapshot, package: str) -> list[tuple[Place, str]]:
     return list(found)
 
 
-def _place(snapshot: Snapshot, package: str, error: ModelbuildError) -> Place:
+def _place(snapshot: WorkspaceSnapshot, package: str, error: ModelbuildError) -> DocumentPlace:
     """Return the place of an error; if it has no place, the beginning of the package's BUILD file."""
     if not isinstance(error, LoadingError) or error.location is None:
-        return Place(build_file(package), Span(0, 0, 0, 1))
+        return DocumentPlace(build_file(package), Span(0, 0, 0, 1))
     path = error.location.path
     text = snapshot.texts.get(path)
     if text is None:
@@ -36,4 +36,4 @@ def _place(snapshot: Snapshot, package: str, error: ModelbuildError) -> Place:
             text = (snapshot.workspace.root / path).read_text(errors="replace")
         except OSError:
             text = ""
-    return Place(path, span_at(text, error.location))
+    return DocumentPlace(path, span_at(text, error.location))

@@ -14,35 +14,35 @@ from modelbuild.loading.package import Target
 from modelbuild.loading.tree import join
 from modelbuild.lsp.cursor import Cursor
 from modelbuild.lsp.places import Span, name_span, span, span_at, span_of_string, span_of_target
-from modelbuild.lsp.snapshot import Snapshot
+from modelbuild.lsp.snapshot import WorkspaceSnapshot
 from modelbuild.workspace.toml_tokens import KeyPath
 
 _START = Span(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DocumentPlace:
     """A part of a file, by its path in the workspace."""
 
     path: str
     span: Span
 
 
-def definition(snapshot: Snapshot, package: str, cursor: Cursor) -> Place | None:
+def definition(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> DocumentPlace | None:
     """Return the place that the label, file, or `file.py:name` at a cursor refers to."""
     if cursor.kind != "value" or not cursor.text:
         return None
     target = _target(snapshot, package, cursor.text) if _is_label(snapshot, cursor) else None
     if target is not None:
-        return Place(target.file, span_at(target.document.text, target.location()))
+        return DocumentPlace(target.file, span_at(target.document.text, target.location()))
     file, _, name = cursor.text.partition(":")
     path = join(package, file)
     if not file or not snapshot.tree.is_file(path):
         return None
-    return Place(path, _definition_in(snapshot, path, name) if name else _START)
+    return DocumentPlace(path, _definition_in(snapshot, path, name) if name else _START)
 
 
-def references(snapshot: Snapshot, package: str, cursor: Cursor) -> list[Place]:
+def references(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> list[DocumentPlace]:
     """Return the declaration of the target at a cursor, and every label of it in the workspace."""
     if cursor.kind == "value" and cursor.path == ("name",):
         target = _declared_at(snapshot, package, cursor)
@@ -50,16 +50,18 @@ def references(snapshot: Snapshot, package: str, cursor: Cursor) -> list[Place]:
         target = _target(snapshot, package, cursor.text) if cursor.kind == "value" else None
     if target is None:
         return []
-    found = [Place(target.file, name_span(target))]
+    found = [DocumentPlace(target.file, name_span(target))]
     for each in snapshot.packages():
         for other in each.targets.values():
             for path, text in _labels(other.attributes):
                 if _resolved(text, each.name) == target.label:
-                    found.append(Place(other.file, span_of_string(other.document.text, other.location(path), text)))
+                    found.append(
+                        DocumentPlace(other.file, span_of_string(other.document.text, other.location(path), text))
+                    )
     return list(dict.fromkeys(found))
 
 
-def hover(snapshot: Snapshot, package: str, cursor: Cursor) -> str:
+def hover(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> str:
     """Return the description of the rule, attribute or label at a cursor as Markdown; '' for anything else."""
     if cursor.kind == "header" and cursor.text in snapshot.rules.by_name:
         described = describe_rule(snapshot.rules.by_name[cursor.text])
@@ -71,7 +73,7 @@ def hover(snapshot: Snapshot, package: str, cursor: Cursor) -> str:
     return f"**{target.label}**, {target.rule} at {target.location()}" if target is not None else ""
 
 
-def symbols(snapshot: Snapshot, package: str) -> list[tuple[str, str, Span, Span]]:
+def symbols(snapshot: WorkspaceSnapshot, package: str) -> list[tuple[str, str, Span, Span]]:
     """Return the name and the rule of each target of a package, the span of its table, and the span of its header."""
     found = snapshot.package(package)
     targets = found.targets.values() if found is not None else ()
@@ -87,14 +89,14 @@ def _about(name: str, schema: Mapping[str, Any]) -> str:
     return f"**{name}**: {about.type}{default}\n\n{about.about}"
 
 
-def _is_label(snapshot: Snapshot, cursor: Cursor) -> bool:
+def _is_label(snapshot: WorkspaceSnapshot, cursor: Cursor) -> bool:
     if cursor.kind != "value" or not cursor.quoted:
         return False
     formats = {schema.get("format") for schema in snapshot.schemas.at(cursor.table, cursor.path)}
     return "label" in formats or cursor.text.startswith(("//", ":"))
 
 
-def _target(snapshot: Snapshot, package: str, text: str) -> Target | None:
+def _target(snapshot: WorkspaceSnapshot, package: str, text: str) -> Target | None:
     label = _resolved(text, package)
     return snapshot.target(label.package, label.name) if label is not None else None
 
@@ -106,7 +108,7 @@ def _resolved(text: str, package: str) -> Label | None:
         return None
 
 
-def _declared_at(snapshot: Snapshot, package: str, cursor: Cursor) -> Target | None:
+def _declared_at(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Target | None:
     """Return the target whose name is at a cursor; for a matrix, its first target."""
     found = snapshot.package(package)
     if found is None:
@@ -128,7 +130,7 @@ def _labels(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
             yield from _labels(item, (*path, index))
 
 
-def _definition_in(snapshot: Snapshot, path: str, name: str) -> Span:
+def _definition_in(snapshot: WorkspaceSnapshot, path: str, name: str) -> Span:
     """Return the span of a class or function of a Python file."""
     try:
         text = (snapshot.workspace.root / path).read_text(errors="replace")

@@ -17,7 +17,7 @@ from modelbuild.lsp import completion, navigation
 from modelbuild.lsp.cursor import Cursor, cursor_at
 from modelbuild.lsp.diagnostics import diagnose
 from modelbuild.lsp.places import Span, span, span_at
-from modelbuild.lsp.snapshot import Memory, Snapshot, package_of
+from modelbuild.lsp.snapshot import Memory, WorkspaceSnapshot, package_of
 from modelbuild.workspace.toml_document import parse_document
 from modelbuild.workspace.toml_format import format_toml
 
@@ -47,17 +47,17 @@ class Server(LanguageServer):
         super().__init__("modelbuild", __version__)
         self.root = root
         self.memory = Memory()
-        self._snapshot: Snapshot | None = None
+        self._snapshot: WorkspaceSnapshot | None = None
         self._pending: asyncio.Task[None] | None = None
         self._reported: dict[str, set[str]] = {}
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> WorkspaceSnapshot:
         """Return the current state of the workspace. Raises LoadingError for an error in MODELBUILD.toml or a rule
         package."""
         if self._snapshot is None:
             documents = self.workspace.text_documents
             texts = {path: document.source for uri, document in documents.items() if (path := self.path(uri))}
-            self._snapshot = Snapshot(self.root, texts, self.memory)
+            self._snapshot = WorkspaceSnapshot(self.root, texts, self.memory)
         return self._snapshot
 
     def changed(self) -> None:
@@ -95,7 +95,7 @@ class Server(LanguageServer):
         given = lsp.Range(lsp.Position(found.line, found.column), lsp.Position(found.last_line, found.last_column))
         return self.workspace.position_codec.range_to_client_units(lines, given)
 
-    def at(self, uri: str, position: lsp.Position) -> tuple[Snapshot, str, Cursor] | None:
+    def at(self, uri: str, position: lsp.Position) -> tuple[WorkspaceSnapshot, str, Cursor] | None:
         """Return the package and the cursor of a position in a BUILD file; None in other files, and while the workspace
         cannot be loaded."""
         path = self.path(uri)
@@ -119,15 +119,15 @@ class Server(LanguageServer):
             if path.rpartition("/")[2] == PACKAGE_FILE:
                 self._report(path, self._errors(path))
 
-    def _errors(self, path: str) -> list[tuple[navigation.Place, str]]:
+    def _errors(self, path: str) -> list[tuple[navigation.DocumentPlace, str]]:
         try:
             return diagnose(self.snapshot(), package_of(path))
         except LoadingError as error:  # of MODELBUILD.toml or a rule package
             place = error.location.path if error.location is not None else path
             found = span_at(self.text(place), error.location) if error.location is not None else Span(0, 0, 0, 1)
-            return [(navigation.Place(place, found), error.message)]
+            return [(navigation.DocumentPlace(place, found), error.message)]
 
-    def _report(self, path: str, errors: list[tuple[navigation.Place, str]]) -> None:
+    def _report(self, path: str, errors: list[tuple[navigation.DocumentPlace, str]]) -> None:
         """Publish errors found from one BUILD file, by their files. Files that no longer have errors get an empty
         list."""
         by_file: dict[str, list[lsp.Diagnostic]] = {path: [], **{old: [] for old in self._reported.get(path, ())}}
@@ -212,7 +212,7 @@ def _item(choice: completion.Choice, where: lsp.Range, bare: bool) -> lsp.Comple
 
 
 def _navigation(server: Server) -> None:
-    def location(place: navigation.Place) -> lsp.Location:
+    def location(place: navigation.DocumentPlace) -> lsp.Location:
         return lsp.Location(server.uri(place.path), server.range(place.path, place.span))
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)

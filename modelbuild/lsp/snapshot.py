@@ -63,7 +63,7 @@ class EditedTree(SourceTree):
         return path in self._texts or super().is_file(path)
 
 
-class Snapshot:
+class WorkspaceSnapshot:
     """A workspace at one time. Raises LoadingError for an error in MODELBUILD.toml or a rule package.
 
     texts  the texts of open files, by their paths in the workspace

@@ -21,7 +21,7 @@ from modelbuild.publish.manifest import (
 )
 from modelbuild.publish.uploads import Blob, upload
 from modelbuild.registry.address import RegistryAddress
-from modelbuild.registry.client import Answer, Registry, RegistryProblem
+from modelbuild.registry.client import Registry, RegistryAnswer, RegistryProblem
 
 _ACCEPT = {"Accept": f"{MANIFEST}, {INDEX}"}
 
@@ -67,7 +67,7 @@ class _Publication:
             raise PublishError(f"{self._address}: {message}")
         return False
 
-    def _find(self, reference: str) -> Answer | None:
+    def _find(self, reference: str) -> RegistryAnswer | None:
         """Return a manifest by its tag or digest; None if there is none."""
         try:
             return self._registry.ask("GET", f"/manifests/{reference}", _ACCEPT)
@@ -89,7 +89,7 @@ class _Publication:
     def _upload_bytes(self, data: bytes) -> None:
         upload(self._registry, Blob(digest_of(data), len(data), data))
 
-    def _put(self, reference: str, manifest: bytes, media_type: str = MANIFEST) -> Answer:
+    def _put(self, reference: str, manifest: bytes, media_type: str = MANIFEST) -> RegistryAnswer:
         headers = {"Content-Type": media_type}
         return self._registry.ask("PUT", f"/manifests/{reference}", headers, lambda: manifest)
 

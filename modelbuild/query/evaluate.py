@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modelbuild.errors import UsageError, did_you_mean
-from modelbuild.query.expression import Binary, Call, Expression, Let, Word, Words, parse_expression
+from modelbuild.query.expression import Binary, Expression, FunctionCall, Let, Word, Words, parse_expression
 from modelbuild.query.functions import FUNCTIONS
 from modelbuild.query.world import World
 
@@ -33,7 +33,7 @@ def _evaluate(world: World, expression: Expression, variables: Mapping[str, set[
             return _evaluate(world, body, {**variables, name: _evaluate(world, value, variables)})
         case Binary():
             return _chain(world, expression, variables)
-        case Call():
+        case FunctionCall():
             return _call(world, expression, variables)
 
 
@@ -51,7 +51,7 @@ def _chain(world: World, last: Binary, variables: Mapping[str, set[str]]) -> set
     return found
 
 
-def _call(world: World, call: Call, variables: Mapping[str, set[str]]) -> set[str]:
+def _call(world: World, call: FunctionCall, variables: Mapping[str, set[str]]) -> set[str]:
     function = FUNCTIONS.get(call.function)
     where = f"query, column {call.column}"
     if function is None:

@@ -32,7 +32,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """`deps(//models:detector, 2)`."""
 
     function: str
@@ -65,7 +65,7 @@ class Words:
     words: tuple[Word, ...]
 
 
-Expression: TypeAlias = Word | Call | Binary | Let | Words
+Expression: TypeAlias = Word | FunctionCall | Binary | Let | Words
 
 
 def parse_expression(text: str) -> Expression:
@@ -135,7 +135,7 @@ class _Parser:
         while not self._accept(")"):
             self._expect(",")
             arguments.append(self.expression())
-        return Call(word.text, tuple(arguments), word.column)
+        return FunctionCall(word.text, tuple(arguments), word.column)
 
     def _word(self, expected: str) -> Word:
         found = self.next

@@ -82,12 +82,14 @@ class Registry:
                 raise RegistryProblem(self._line(error)) from None
         raise AssertionError
 
-    def ask(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None) -> Answer:
+    def ask(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None
+    ) -> RegistryAnswer:
         """Return the answer to a request with its body, after several attempts if needed."""
         # A registry that has never answered is probably the wrong host, so its requests are not repeated.
         return retried(lambda: self._ask(method, url, headers, body), lambda: self._reached)
 
-    def _ask(self, method: str, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Answer:
+    def _ask(self, method: str, url: str, headers: Mapping[str, str] | None, body: Body | None) -> RegistryAnswer:
         with self.send(method, url, headers, body) as answer:
             try:
                 data = answer.read(MOST + 1)
@@ -95,7 +97,7 @@ class Registry:
                 raise RegistryProblem(self._line(error), passing=True) from None
             if len(data) > MOST:
                 raise RegistryProblem(f"the registry sent more than {MOST} bytes for {url}")
-            return Answer(answer.status, answer.headers, data)
+            return RegistryAnswer(answer.status, answer.headers, data)
 
     def _is_own(self, url: str) -> bool:
         return urllib.parse.urlsplit(url).netloc == urllib.parse.urlsplit(self.address.base).netloc
@@ -171,7 +173,7 @@ class Registry:
         return text[:_LONGEST]
 
 
-class Answer:
+class RegistryAnswer:
     """A status, headers and a body."""
 
     def __init__(self, status: int, headers: Any, body: bytes) -> None:

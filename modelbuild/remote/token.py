@@ -16,7 +16,7 @@ _FRESH = 300.0
 _COMMAND_TIMEOUT = 30.0
 
 
-class Token:
+class AccessToken:
     """The source of a bearer token. Safe for many threads."""
 
     def __init__(self, security: Security, clock: Callable[[], float] = time.monotonic) -> None:

@@ -19,7 +19,7 @@ from modelbuild.events import (
     UploadsAwaited,
 )
 from modelbuild.report.plain import show_end
-from modelbuild.report.progress import Progress
+from modelbuild.report.progress import BuildProgress
 from modelbuild.report.text import counts, encodable, failure_lines, uploads_line, write
 from modelbuild.wording import action_line, duration
 
@@ -56,7 +56,7 @@ class ConsoleReporter:
         # _screen (for writing), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
         self._state = threading.Lock()
-        self._progress = Progress()
+        self._progress = BuildProgress()
         self._running: dict[str, ActionStarted] = {}
         self._parts: dict[str, str] = {}
         self._awaited: UploadsAwaited | None = None

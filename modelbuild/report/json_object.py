@@ -8,7 +8,7 @@ import threading
 from typing import Any, TextIO
 
 from modelbuild.events import ActionFinished, BuildFinished, Event, Notice, TestFinished
-from modelbuild.report.progress import Progress
+from modelbuild.report.progress import BuildProgress
 from modelbuild.report.text import failure_lines, write
 
 VERSION = 1
@@ -24,7 +24,7 @@ class JsonReporter:
         self._out = out
         self._err = err
         self._lock = threading.Lock()
-        self._progress = Progress()
+        self._progress = BuildProgress()
         self._notices: list[str] = []
         self._written = False
 

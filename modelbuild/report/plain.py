@@ -17,7 +17,7 @@ from modelbuild.events import (
     Notice,
     UploadsAwaited,
 )
-from modelbuild.report.progress import Progress
+from modelbuild.report.progress import BuildProgress
 from modelbuild.report.text import counts, failure_lines, finished_line, summary, target_lines, uploads_line, write
 from modelbuild.testing.text import test_lines, test_summary
 from modelbuild.wording import action_line
@@ -36,7 +36,7 @@ class PlainReporter:
         self._show = show
         self._quiet = quiet
         self._lock = threading.Lock()
-        self._progress = Progress()
+        self._progress = BuildProgress()
         self._awaited = float("-inf")  # time of the last line about waiting
         self._running: dict[str, ActionStarted] = {}
         self._printed = time.monotonic()  # when the last line about an action was printed
@@ -85,7 +85,7 @@ class PlainReporter:
             write(self._err, f"{action_line(action)}  {event.part}")
 
 
-def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool, show: str = "summary") -> None:
+def show_end(progress: BuildProgress, out: TextIO, err: TextIO, quiet: bool, show: str = "summary") -> None:
     """Print targets that failed, tests, built targets and the summary line."""
     for problem in progress.problems:
         write(err, f"error: {problem}")

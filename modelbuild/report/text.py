@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # a build with nothing to do imports only modules that it nee
     from typing import TextIO
 
     from modelbuild.events import ActionFinished, Planned, UploadsAwaited
-    from modelbuild.report.progress import Progress
+    from modelbuild.report.progress import BuildProgress
 
 # Maximum number of targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
@@ -73,7 +73,7 @@ def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]], show: str = 
         yield f"and {count(len(built) - most, 'target')} more"
 
 
-def summary(progress: Progress) -> str:
+def summary(progress: BuildProgress) -> str:
     """Return the last line of a finished build."""
     assert progress.finished is not None
     if progress.planned is not None:
@@ -102,7 +102,7 @@ def nothing_to_do(targets: int, actions: int, seconds: float) -> str:
     return f"Nothing to do: {count(targets, 'target')} up to date ({count(actions, 'action')}) in {duration(seconds)}"
 
 
-def counts(progress: Progress) -> str:
+def counts(progress: BuildProgress) -> str:
     """Return `14 actions, 9 ran, 5 cached`."""
     parts = [count(progress.total, "action"), f"{progress.ran} ran", f"{progress.cached} cached"]
     if progress.failed:

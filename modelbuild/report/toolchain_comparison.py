@@ -94,7 +94,7 @@ def _digests(root: Path, outputs: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedFact:
     """A fact about a target in both toolchains. `change` is '' if nothing changed."""
 
     subject: str
@@ -104,7 +104,7 @@ class Row:
     change: str = ""
 
 
-def rows(before: Side, after: Side) -> Iterator[Row]:
+def rows(before: Side, after: Side) -> Iterator[ComparedFact]:
     """Yield the facts about programs and tests that the comparison shows, in the order of the later build."""
     subjects = dict.fromkeys((*before.files, *after.files, *before.failed, *after.failed, *after.results))
     for subject in subjects:
@@ -112,15 +112,15 @@ def rows(before: Side, after: Side) -> Iterator[Row]:
         failures = [f"not built: {side.failed[subject]} failed" if subject in side.failed else "" for side in both]
         if any(failures):
             old, new = (failure or "built" for failure in failures)
-            yield Row(subject, "build", old, new, "" if all(failures) else "differs")
+            yield ComparedFact(subject, "build", old, new, "" if all(failures) else "differs")
         old, new = (side.results.get(subject, "") for side in both)
         if old or new:
-            yield Row(subject, "result", old, new, "" if old == new else "differs")
+            yield ComparedFact(subject, "result", old, new, "" if old == new else "differs")
         yield from _measured(subject, before, after)
         yield from _contents(subject, before, after)
 
 
-def _measured(subject: str, before: Side, after: Side) -> Iterator[Row]:
+def _measured(subject: str, before: Side, after: Side) -> Iterator[ComparedFact]:
     was, now = before.values.get(subject, {}), after.values.get(subject, {})
     titles = {**SHOWN, **titles_of({**was, **now}), "delegated": "delegated nodes", "nodes": "nodes"}
     own = [name for name in dict.fromkeys((*was, *now)) if name not in titles and name.startswith("accuracy_")]
@@ -129,19 +129,19 @@ def _measured(subject: str, before: Side, after: Side) -> Iterator[Row]:
             old, new = was.get(name), now.get(name)
             change = f"{(new - old) / old:+.1%}" if old and new is not None and old != new else ""
             before_text, after_text = ("" if each is None else number(each) for each in (old, new))
-            yield Row(subject, titles.get(name, name.replace("_", " ")), before_text, after_text, change)
+            yield ComparedFact(subject, titles.get(name, name.replace("_", " ")), before_text, after_text, change)
 
 
-def _contents(subject: str, before: Side, after: Side) -> Iterator[Row]:
+def _contents(subject: str, before: Side, after: Side) -> Iterator[ComparedFact]:
     was, now = before.left.get(subject, Counter()), after.left.get(subject, Counter())
     if was != now:
-        yield Row(subject, "outside of partitions", _operators(was - now), _operators(now - was), "differ")
+        yield ComparedFact(subject, "outside of partitions", _operators(was - now), _operators(now - was), "differ")
     old, new = before.files.get(subject, {}), after.files.get(subject, {})
     for path in dict.fromkeys((*old, *new)):
         if old and new:
             same = old.get(path) == new.get(path)
             shown = [side.get(path, "")[:_DIGITS] for side in (old, new)]
-            yield Row(subject, path, shown[0], "same bytes" if same else shown[1], "" if same else "differs")
+            yield ComparedFact(subject, path, shown[0], "same bytes" if same else shown[1], "" if same else "differs")
 
 
 def _operators(found: Counter[str]) -> str:
@@ -196,7 +196,7 @@ def lines(before: Side, after: Side, only_changes: bool = False) -> Iterator[str
     if not found:
         yield "nothing differs" if only_changes else "nothing was built"
         return
-    head = Row("", "", before.toolchain, after.toolchain, "change")
+    head = ComparedFact("", "", before.toolchain, after.toolchain, "change")
     title, old, new = (max(len(getattr(row, name)) for row in (head, *found)) for name in ("title", "before", "after"))
     subject = ""
     yield f"  {'':{title}}  {head.before:{old}}  {head.after:{new}}  {head.change}"

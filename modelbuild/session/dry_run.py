@@ -11,10 +11,10 @@ from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.code.step_sources import StepCode
 from modelbuild.events import Event
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.report import Report
-from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler, SchedulingPolicy
 from modelbuild.session.source_files import Sources
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
@@ -33,7 +33,7 @@ class DryRun:
 class _Refuses:
     """An executor that runs nothing: an action that is in no cache ends with it."""
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         return Outcome(None, "not built")
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, source
     artifacts, pythons = list(wanted), analyzer.toolchains.python
     gpus = workspace.config.remote.gpus
     resolver = Resolver(code, workspace.root, store.read_bytes, sources, gpus, pythons)
-    policy = Policy(keep_going=True)
+    policy = SchedulingPolicy(keep_going=True)
     scheduler = Scheduler(analyzer.graph, store, resolver, sources.entry, _Refuses(), _Silent(), policy)
     report = scheduler.build(artifacts)
     needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)

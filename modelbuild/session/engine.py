@@ -19,7 +19,7 @@ from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.longest_paths import Estimates
-from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler, SchedulingPolicy
 from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.labels import Label
@@ -50,7 +50,7 @@ class Engine:
         """Return a scheduler for an analyzer's graph. The actions `afresh` run although the cache contains their
         results."""
         means = self.means
-        policy = Policy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, self.estimates)
+        policy = SchedulingPolicy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, self.estimates)
         return Scheduler(analyzer.graph, self.store, self.resolver, self.sources.entry, executor, self.reporter, policy)
 
 

@@ -25,7 +25,7 @@ from modelbuild.store.lock import UseLock
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
 from modelbuild.store.schemas import INDEX
 from modelbuild.store.stat import StoreStat, measure
-from modelbuild.store.verify import Verified, verify
+from modelbuild.store.verify import VerifiedStore, verify
 
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of modelbuild; see https://bford.info/cachedir/\n"
 
@@ -154,7 +154,7 @@ class LocalStore:
         """Return the counts and sizes of the cache's contents."""
         return measure(self.directory, self._cas, self._actions, self.max_size)
 
-    def verify(self) -> Verified:
+    def verify(self) -> VerifiedStore:
         """Read every blob and every file of environments, and delete damaged blobs and environments."""
         return verify(self.directory, self._cas, self._actions)
 

@@ -16,7 +16,7 @@ from modelbuild.store.gc import TRASH, empty_trash
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedStore:
     """The result of a check. For blobs: the number (and bytes) of blobs read, the hashes of damaged blobs, which were
     deleted, and the number of actions deleted because of a missing blob or a damaged row. For environments: their
     number, the number (and bytes) of their files read, and the paths in the cache of damaged files, whose environments
@@ -32,7 +32,7 @@ class Verified:
     damaged: tuple[str, ...] = ()
 
 
-def verify(directory: Path, cas: Cas, actions: ActionCache) -> Verified:
+def verify(directory: Path, cas: Cas, actions: ActionCache) -> VerifiedStore:
     """Verify a cache. Other builds may run meanwhile: only damaged entries are deleted."""
     blobs = 0
     size = 0
@@ -53,11 +53,11 @@ def verify(directory: Path, cas: Cas, actions: ActionCache) -> Verified:
     ]
     if broken:
         actions.forget(broken)
-    found = Verified(blobs, size, tuple(sorted(bad)), len(broken))
+    found = VerifiedStore(blobs, size, tuple(sorted(bad)), len(broken))
     return _with_environments(directory, found)
 
 
-def _with_environments(directory: Path, found: Verified) -> Verified:
+def _with_environments(directory: Path, found: VerifiedStore) -> VerifiedStore:
     made = environments(directory)
     files = size = 0
     damaged = []

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modelbuild.actions import ActionResult, FileEntry
-from modelbuild.execution.executor import Executor, Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Executor, Outcome
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
 
@@ -47,7 +47,7 @@ class TestExecutor:
         self._lock = threading.Lock()
         self.ended: dict[str, Attempts] = {}
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         name = request.action.id
         if name not in self._reports:
             return self._inner.run(request)
@@ -69,7 +69,7 @@ class TestExecutor:
     def close(self) -> None:
         self._inner.close()
 
-    def _run(self, request: Request) -> tuple[Outcome, Attempts]:
+    def _run(self, request: ActionRequest) -> tuple[Outcome, Attempts]:
         """Run a test once. An aborted run returns a report about the abort, so it stops no other test."""
         outcome = self._inner.run(replace(request, limit=None))  # a test has its own timeout
         output = output_text(self._store, outcome)
@@ -83,7 +83,7 @@ class TestExecutor:
         report = read_report(self._store.read_bytes(value.digest))
         return outcome, Attempts(report, output, outcome.result.seconds)
 
-    def _instead(self, outcome: Outcome, request: Request, name: str) -> Outcome:
+    def _instead(self, outcome: Outcome, request: ActionRequest, name: str) -> Outcome:
         nothing = FileEntry(self._store.put_bytes(b""))
         outputs = tuple((output.name, nothing) for output in request.action.outputs)
         return replace(outcome, result=ActionResult(outputs, outcome.stdout, outcome.stderr))

@@ -31,7 +31,7 @@ FLAKY = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedTest:
     """A test's end. `built`: all its dependencies were built; `unmatched`: the reason if a filter selected no case."""
 
     target: ConfiguredTarget
@@ -108,7 +108,7 @@ class Tests:
         self._executor = TestExecutor(engine.executor, engine.store, reports, attempts, self._options.runs_per_test)
         return self._executor
 
-    def _report(self, ends: list[Ended]) -> None:
+    def _report(self, ends: list[EndedTest]) -> None:
         """Report results, with the causes of failures on request."""
         scheduler, store = self._session.scheduler, self._session.engine.store
         wrong = [end.test for end in ends if end.built and has_failed(end.event)]
@@ -119,7 +119,7 @@ class Tests:
             self._session.reporter.emit(event)
             self._session.unbuilt |= not end.built
 
-    def _code(self, ends: list[Ended]) -> ExitCode:
+    def _code(self, ends: list[EndedTest]) -> ExitCode:
         """Return the code for the results alone."""
         if any(end.event.status == "failed" for end in ends):
             return ExitCode.TESTS_FAILED
@@ -130,13 +130,13 @@ class Tests:
         self._session.reporter.emit(Notice(f"{count(idle, 'test')} did not run here: {expected}"))
         return ExitCode.ENVIRONMENT
 
-    def _on_device(self, ends: list[Ended]) -> bool:
+    def _on_device(self, ends: list[EndedTest]) -> bool:
         """Return whether a test runs on a device: a record can't show that the device is the same as before."""
         nodes = self._session.scheduler.graph.nodes
         actions = (nodes[report.action] for end in ends for report in end.test.reports)
         return any(isinstance(each, Action) and each.device is not None for each in actions)
 
-    def _end(self, target: ConfiguredTarget, test: TestAction) -> Ended:
+    def _end(self, target: ConfiguredTarget, test: TestAction) -> EndedTest:
         """Lay out a test's reports, and return its end."""
         found = [self._read(artifact) for artifact in test.reports]
         built = all(built for _, built in found)
@@ -168,7 +168,7 @@ class Tests:
             identity=identity,
             shown=self._options.output != "summary",
         )
-        return Ended(target, test, event, built, unmatched)
+        return EndedTest(target, test, event, built, unmatched)
 
     def _device(self, test: TestAction) -> tuple[str, Mapping[str, str]]:
         """Return the device that a test's program runs on, and the device's facts about itself; '' and no facts if
@@ -213,7 +213,7 @@ def _is_cached(ended: TestFinished) -> bool:
     return ended.status == "passed" and (ended.cached or ended.attempts == ended.passed)
 
 
-def _laid_out(end: Ended) -> tuple[str, ...]:
+def _laid_out(end: EndedTest) -> tuple[str, ...]:
     """Return the paths of a test's reports in the workspace."""
     return tuple(f"{OUTPUT_FOLDER}/{output_folder(end.target)}/{name}" for name, _ in _named(end.test))
 

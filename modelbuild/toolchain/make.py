@@ -22,7 +22,7 @@ from modelbuild.store.lock import exclusive
 from modelbuild.store.problems import explained
 from modelbuild.toolchain.lock_file import Lock
 from modelbuild.toolchain.pythons import BasePython, ask
-from modelbuild.toolchain.uv import Failed, explain, run_uv
+from modelbuild.toolchain.uv import UvFailed, explain, run_uv
 from modelbuild.wording import count, size_text
 
 # Version of the manifest, and of the way in which environments are made.
@@ -125,7 +125,7 @@ def _run_uv(wanted: Wanted, root: Path, cache: Path, partial: Path) -> None:
     try:
         run_uv(["venv", "--quiet", *_VENV, "--python", wanted.python.program, str(partial)], root)
         run_uv(["pip", "install", *_INSTALL, *sources, "--python", program, "--requirements", wanted.lock.path], root)
-    except Failed as error:
+    except UvFailed as error:
         raise explain(str(error), wanted.lock, cache, wanted.python.version, wanted.python.platform) from None
 
 

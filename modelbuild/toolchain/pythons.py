@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.toolchain.uv import Failed, run_uv
+from modelbuild.toolchain.uv import UvFailed, run_uv
 
 VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,3})?\Z")
 
@@ -79,7 +79,7 @@ def _by_version(wanted: str, needed_by: str) -> str:
         return run_uv(
             ["python", "find", "--no-python-downloads", "--no-project", "--system", wanted], Path("/")
         ).strip()
-    except Failed:
+    except UvFailed:
         advice = f"expected one on PATH, or of `uv python install {wanted}`"
         raise EnvironmentProblem(f"{needed_by}: no Python {wanted} on this machine; {advice}") from None
 

@@ -48,7 +48,7 @@ def _of_module() -> str:
         return ""
 
 
-class Failed(Exception):
+class UvFailed(Exception):
     """An error of uv, with its message."""
 
 
@@ -70,7 +70,7 @@ def run_uv(arguments: Sequence[str], folder: Path) -> str:
             raise
     if process.returncode:
         text = err.decode(errors="replace")
-        raise Failed(text if process.returncode > 0 else f"{text}\nuv was killed by signal {-process.returncode}")
+        raise UvFailed(text if process.returncode > 0 else f"{text}\nuv was killed by signal {-process.returncode}")
     return out.decode(errors="replace")
 
 

@@ -13,14 +13,14 @@ from modelbuild.api.providers import Component, Contents, Origin
 from modelbuild.code.interpreter import installed
 from modelbuild.errors import BuildError, ExitCode, UsageError
 from modelbuild.events import Reporter
-from modelbuild.history.action_facts import Facts, gather
+from modelbuild.history.action_facts import ActionFacts, gather
 from modelbuild.history.action_records import Records
 from modelbuild.history.measurements import Measures
 from modelbuild.labels import Label
 from modelbuild.session.request import Request
 from modelbuild.session.session import Session, in_session
 from modelbuild.testing.passed import PassedTest, passed_tests
-from modelbuild.trust.packages import Package, packages_of
+from modelbuild.trust.packages import PythonPackage, packages_of
 from modelbuild.trust.revision import Revision, find_revision
 from modelbuild.workspace.workspace import Workspace
 
@@ -36,7 +36,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ActionRun:
     """The run that made an action's result: `local`, `remote` (with the worker), or `cached` if another workspace or
     machine made it; and its time in seconds since 1970, if known."""
 
@@ -63,11 +63,11 @@ class Evidence:
     device: str
     attributes: Mapping[str, object]
     outputs: Mapping[str, str]
-    actions: Mapping[str, Facts]
-    runs: Mapping[str, Run]
+    actions: Mapping[str, ActionFacts]
+    runs: Mapping[str, ActionRun]
     sources: Sequence[File]
     downloads: Sequence[File]
-    packages: Sequence[Package]
+    packages: Sequence[PythonPackage]
     components: Sequence[Component]
     tests: Sequence[PassedTest]
     revision: Revision | None
@@ -226,11 +226,11 @@ def flat(name: str, value: Value) -> Iterator[tuple[str, str]]:
         yield from ((f"{name}/{path}", entry.digest.hash) for path, entry in value.files)
 
 
-def _run(records: Records, measures: Measures, facts: Facts) -> Run:
+def _run(records: Records, measures: Measures, facts: ActionFacts) -> ActionRun:
     """Return where and when an action with this key last ran, according to the history."""
     at = measures.ran(facts.id, facts.key)
     if at is None:
-        return Run("cached")
+        return ActionRun("cached")
     places = [row.facts.place for row in records.rows(facts.id) if row.facts.key == facts.key]
     worker = next((place.worker for place in places if place is not None), None)
-    return Run("local", "", at) if worker is None else Run("remote", worker, at)
+    return ActionRun("local", "", at) if worker is None else ActionRun("remote", worker, at)

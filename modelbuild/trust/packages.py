@@ -9,7 +9,7 @@ from importlib import metadata
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
 
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 
 # Classifiers of licences with an unambiguous SPDX identifier.
 _CLASSIFIERS = {
@@ -29,7 +29,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class PythonPackage:
     """A distribution: its version, its state as in keys without the version ('' if unknown), and its licence as an SPDX
     expression ('' if its metadata have none)."""
 
@@ -43,14 +43,14 @@ class Package:
         return f"pkg:pypi/{canonicalize_name(self.name)}@{self.version}"
 
 
-def packages_of(actions: Iterable[Facts], path: Callable[[str], Sequence[str]]) -> list[Package]:
+def packages_of(actions: Iterable[ActionFacts], path: Callable[[str], Sequence[str]]) -> list[PythonPackage]:
     """Return the packages in the keys of actions, sorted. `path` returns the folders that a target's steps import
     from."""
     states = {(name, state): facts.owner for facts in actions for name, state in facts.material["tools"].items()}
     found = []
     for name, state in sorted(states):
         version, _, digest = state.partition(" ")
-        found.append(Package(name, version, digest, package_license(name, version, path(states[name, state]))))
+        found.append(PythonPackage(name, version, digest, package_license(name, version, path(states[name, state]))))
     return found
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 import modelbuild
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 from modelbuild.testing.passed import PassedTest
-from modelbuild.trust.evidence import Evidence, File, Run
-from modelbuild.trust.packages import Package
+from modelbuild.trust.evidence import ActionRun, Evidence, File
+from modelbuild.trust.packages import PythonPackage
 from modelbuild.trust.revision import Revision
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -61,7 +61,7 @@ def predicate_bytes(outputs: Mapping[str, str], definition: Mapping[str, Any], d
     return (json.dumps(made, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _action(facts: Facts) -> dict[str, Any]:
+def _action(facts: ActionFacts) -> dict[str, Any]:
     material = facts.material
     return {
         "id": facts.id,
@@ -120,7 +120,7 @@ def file_entry(file: File, annotations: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def package_entry(package: Package) -> dict[str, Any]:
+def package_entry(package: PythonPackage) -> dict[str, Any]:
     # The state of an installed distribution: a digest of its RECORD and of code that differs from it.
     digest = {"digest": {"modelbuild": package.state}} if package.state else {}
     license_ = {"annotations": {"license": package.license}} if package.license else {}
@@ -143,7 +143,7 @@ def _details(evidence: Evidence, builder: str) -> dict[str, Any]:
     }
 
 
-def _ran(facts: Facts, run: Run) -> dict[str, Any]:
+def _ran(facts: ActionFacts, run: ActionRun) -> dict[str, Any]:
     annotations: dict[str, Any] = {"ran": run.where}
     if run.worker:
         annotations["worker"] = run.worker

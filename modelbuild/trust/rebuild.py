@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from modelbuild.errors import BuildError
 from modelbuild.events import Reporter
-from modelbuild.history.action_facts import Facts, gather
+from modelbuild.history.action_facts import ActionFacts, gather
 from modelbuild.session.request import Request
 from modelbuild.session.session import Session, in_session
 from modelbuild.trust.documents import Statement
@@ -29,7 +29,7 @@ def rebuild(workspace: Workspace, request: Request, reporter: Reporter, statemen
     return [*_revisions(workspace, statement), *_differences(statement, made, facts)]
 
 
-def _built_again(session: Session) -> tuple[Mapping[str, str], Mapping[str, Facts]]:
+def _built_again(session: Session) -> tuple[Mapping[str, str], Mapping[str, ActionFacts]]:
     """Return the SHA-256 of each file of the only target, by its path, and the facts about its actions."""
     (target,) = session.make_plan().targets
     session.run((), [(target, target.files())])
@@ -49,7 +49,7 @@ def _revisions(workspace: Workspace, statement: Statement) -> Iterator[str]:
         yield f"the workspace is at {here[:12] or 'no commit'}; the attestation is of {statement.commit[:12]}"
 
 
-def _differences(statement: Statement, made: Mapping[str, str], facts: Mapping[str, Facts]) -> Iterator[str]:
+def _differences(statement: Statement, made: Mapping[str, str], facts: Mapping[str, ActionFacts]) -> Iterator[str]:
     differing = [
         name
         for name in sorted(statement.subjects.keys() | made.keys())

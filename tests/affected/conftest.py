@@ -16,7 +16,7 @@ from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
 from modelbuild.code.step_sources import StepCode, source
 from modelbuild.events import Event
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.loading.patterns import expand_patterns
@@ -111,7 +111,7 @@ class InProcess:
     def __init__(self, store: LocalStore) -> None:
         self._store = store
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         folder = self._store.scratch / uuid.uuid4().hex
         folder.mkdir()
         inputs: dict[str, tuple[Path, ...]] = {}

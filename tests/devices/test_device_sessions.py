@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.device_runners import parse_address
-from modelbuild.devices.device import Device, LocalFile, Session
+from modelbuild.devices.device import Device, DeviceSession, LocalFile
 from modelbuild.devices.problems import DeviceProblem, JobProblem
 from tests.devices.sshd import Proxy, Sshd, running, wait_for
 
@@ -230,7 +230,7 @@ def test_the_lock_is_free_after_its_owner_was_killed(address: str, file: File) -
     device = Device(parse_address(address))
     script = file(f"sleep {SLEEP}")
     context = device.session("//:killed", 5, hush)
-    session: Session = context.__enter__()
+    session: DeviceSession = context.__enter__()
     session.put({"run": script})
     threading.Thread(target=_ignore, args=(session,), daemon=True).start()
     wait_for(lambda: running(SLEEP), "the program does not start")
@@ -243,7 +243,7 @@ def test_the_lock_is_free_after_its_owner_was_killed(address: str, file: File) -
     device.close()
 
 
-def _ignore(session: Session) -> None:
+def _ignore(session: DeviceSession) -> None:
     with pytest.raises(DeviceProblem):
         session.run("one", ["./run"], 60)
 

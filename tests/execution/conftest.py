@@ -24,7 +24,7 @@ from modelbuild.actions import (
     StagedInput,
 )
 from modelbuild.code.step_sources import StepCode, source_file
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.isolation import landlock
 from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.store.local import LocalStore, open_store
@@ -89,13 +89,13 @@ class Bench:
         local: tuple[StagedInput, ...] = (),
         modules: tuple[str, ...] | None = None,
         **action: Any,
-    ) -> Request:
+    ) -> ActionRequest:
         staged = tuple(i if isinstance(i, StagedInput) else self.source(i) for i in inputs)
         resources = Resources(cpu=cpu, gpu=gpu)
         declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
         digests = self.digests(*(self.closure(what.step) if modules is None else modules))
-        return Request(what, staged, dict.fromkeys(tools, "1"), digests, local, what.preload)
+        return ActionRequest(what, staged, dict.fromkeys(tools, "1"), digests, local, what.preload)
 
     def closure(self, step: str) -> list[str]:
         """Return the modules that a step's source imports; only the packages for a source that is not Python."""

@@ -9,7 +9,7 @@ import pytest
 
 from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import explain
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.action_records import Records
 from modelbuild.history.write import BuildFacts, remember
 from modelbuild.store.database import Database
@@ -17,7 +17,7 @@ from modelbuild.store.database import Database
 LENGTH = 3000
 
 
-def fact(number: int, version: str, status: str) -> Facts:
+def fact(number: int, version: str, status: str) -> ActionFacts:
     """Return an action of the chain: the first reads a source, each other one the action before it."""
     maker = f"//:a{number - 1}#copy" if number else ""
     path = ".inputs/src.0/o" if number else "src.txt"
@@ -25,12 +25,12 @@ def fact(number: int, version: str, status: str) -> Facts:
         **{"format": 1, "step": "s", "code": "c", "params": {}, "outputs": [], "tools": {}, "env": {}},
         **{"cpu": 1, "python": "3", "machine": "m", "inputs": [["src", path, f"{version}{number}"]]},
     }
-    return Facts(
+    return ActionFacts(
         f"//:a{number}#copy", f"//:a{number}", "copy", f"{version}{number}", status, 0.0, material, {}, (maker,)
     )
 
 
-def build(cache: Path, root: Path, *facts: Facts) -> None:
+def build(cache: Path, root: Path, *facts: ActionFacts) -> None:
     remember(cache, root, BuildFacts(1.0, True, {each.id: each for each in facts}, {}, {}))
 
 

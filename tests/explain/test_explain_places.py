@@ -7,7 +7,7 @@ import pytest
 from modelbuild.actions import Place
 from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import Verdict
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from modelbuild.history.action_facts import Facts
     ],
 )
 def test_the_worker_and_what_took_time_around_it(place: Place | None, expected: str) -> None:
-    facts = Facts("//m:a#make", "//m:a", "make", "k", "ran", 2.0, {}, {}, (), {}, place)
+    facts = ActionFacts("//m:a#make", "//m:a", "make", "k", "ran", 2.0, {}, {}, (), {}, place)
     assert next(iter(verdict_lines(Verdict(facts, "first")))) == expected

@@ -18,7 +18,7 @@ from modelbuild.explain.changed_since import ChangedSince
 from modelbuild.explain.differences import materials
 from modelbuild.explain.text import explanation_json, explanation_lines, verdict_json, verdict_lines
 from modelbuild.explain.verdicts import Verdict, explain
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.action_records import Records
 from modelbuild.history.database import pack, read_object, unpack
 from modelbuild.history.estimates import target_estimates
@@ -61,7 +61,7 @@ def test_a_damaged_dump_is_compared_with_or_refused(examples: int) -> None:
         with suppress(ValueError):
             compare(*load_dump(content))
 
-    def compare(actions: dict[str, Facts], targets: dict[str, dict[str, Any]]) -> None:
+    def compare(actions: dict[str, ActionFacts], targets: dict[str, dict[str, Any]]) -> None:
         why = Causes(Times(actions.get, MINE[0].get, targets.get, MINE[1].get))
         for name, facts in MINE[0].items():
             verdict = Verdict(facts, "changed", why.of(name))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.action_records import Records
 from modelbuild.history.database import open_history, read_history
 from modelbuild.history.estimates import action_estimates, estimates_of
@@ -24,7 +24,7 @@ BYTES = ("//m:a (cpu)", "bytes")
 
 
 def build(cache: Path, key: str = "k", **targets: object) -> None:
-    facts = Facts(NAME, "//m:a", "emit", key, "ran", 1.0, {}, {}, ())
+    facts = ActionFacts(NAME, "//m:a", "emit", key, "ran", 1.0, {}, {}, ())
     remember(
         cache, cache, BuildFacts(1.0, True, {NAME: facts}, {"//m:a": targets}, {BYTES: 1.0, (NAME, "seconds"): 2.0})
     )

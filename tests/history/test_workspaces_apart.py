@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.identity import identity, plain_address
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
@@ -56,7 +56,7 @@ def test_clones_of_one_repository_are_one_workspace(tmp_path: Path) -> None:
 
 def build(cache: Path, root: Path, size: float) -> None:
     """Note a build in which BYTES was measured."""
-    facts = Facts("//m:a#emit", "//m:a", "emit", "k", "ran", 1.0, {}, {}, ())
+    facts = ActionFacts("//m:a#emit", "//m:a", "emit", "k", "ran", 1.0, {}, {}, ())
     remember(cache, root, BuildFacts(1.0, True, {"//m:a#emit": facts}, {}, {BYTES: size}))
 
 

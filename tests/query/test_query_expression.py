@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelbuild.errors import UsageError
-from modelbuild.query.expression import Binary, Call, Let, Word, Words, parse_expression
+from modelbuild.query.expression import Binary, FunctionCall, Let, Word, Words, parse_expression
 
 
 def shape(expression: object) -> object:
     match expression:
         case Word(text=text):
             return text
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             return (function, *map(shape, arguments))
         case Binary(operator=operator, left=left, right=right):
             return [operator, shape(left), shape(right)]

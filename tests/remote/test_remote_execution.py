@@ -22,7 +22,7 @@ from modelbuild.code.distributions import Distributions
 from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import UsageError
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.execution.time_limit import TimeLimit
@@ -236,13 +236,13 @@ def code(repository: Path) -> StepCode:
     return StepCode({"modelbuild": repository / "modelbuild"})
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> ActionRequest:
     outputs = (Output("file", "x/f.bin"), Output("tree", "t", "tree"))
     action = Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs, **changes)
     digest = hashlib.sha256(Path(modelbuild.step.__file__).read_bytes()).hexdigest()
     installed = Distributions(sys.path)
     contents = InstalledContents(installed, lambda path: FileEntry(digest_file(Path(path))))
-    return Request(action, (), contents.states(["click"]), {STEP: digest})
+    return ActionRequest(action, (), contents.states(["click"]), {STEP: digest})
 
 
 def staged(described: Any, digest: Digest, folder: Path) -> None:
@@ -442,7 +442,7 @@ class Places:
         self.mixed = StrategyExecutor(self._one("local"), self._one("remote"), "X", strategies, self.said.append)
 
     def _one(self, name: str) -> Any:
-        def run(request: Request) -> Outcome:
+        def run(request: ActionRequest) -> Outcome:
             self.asked.append(name)
             if name == "remote" and self.problem is not None:
                 raise self.problem

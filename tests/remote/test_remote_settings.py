@@ -10,7 +10,7 @@ import pytest
 from modelbuild.errors import EnvironmentProblem, LoadingError, UsageError
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.token import Token
+from modelbuild.remote.token import AccessToken
 from modelbuild.session.request import Flags, make_request
 from modelbuild.workspace.remote_address import Address, parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings, Security
@@ -157,13 +157,13 @@ def test_certificates_that_are_not_there_are_an_error(tmp_path: Path) -> None:
 def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     (tmp_path / "token").write_text("first\n")
-    token = Token(Security(token_file=tmp_path / "token"), lambda: now[0])
+    token = AccessToken(Security(token_file=tmp_path / "token"), lambda: now[0])
     assert token.headers() == [("authorization", "Bearer first")]
     (tmp_path / "token").write_text("second\n")
     assert token.headers() == [("authorization", "Bearer first")]
     now[0] += 301
     assert token.headers() == [("authorization", "Bearer second")]
-    assert Token(Security(token_command=("echo", "printed"))).headers() == [("authorization", "Bearer printed")]
+    assert AccessToken(Security(token_command=("echo", "printed"))).headers() == [("authorization", "Bearer printed")]
     monkeypatch.setenv("TOKEN", "of the environment")
     for wrong in (
         Security(token_env="TOKEN"),
@@ -172,7 +172,7 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Security(token_command=("false",)),
     ):
         with pytest.raises(RemoteProblem) as caught:
-            Token(wrong).headers()
+            AccessToken(wrong).headers()
         assert caught.value.kind == "refused"
         assert "of the environment" not in str(caught.value)
-    assert Token(Security()).headers() == []
+    assert AccessToken(Security()).headers() == []

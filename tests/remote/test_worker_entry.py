@@ -14,7 +14,7 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, Digest, Output
 from modelbuild.code.step_sources import StepCode
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import ActionRequest
 from modelbuild.execution.isolation import landlock
 from modelbuild.remote.execution.remote_action import Workers, describe
 from modelbuild.remote.messages import message
@@ -60,7 +60,7 @@ def run(code: StepCode, tmp_path: Path, prefix: tuple[str, ...]) -> Any:
     """Run an action as a worker does; returns how that ended, and its folder."""
     step, outputs = "tiny_rules.tiny", (Output("out", "out"),)
     action = Action("//a:b#c", "//a:b", "c", step, outputs=outputs, params={"secret": str(tmp_path / "secret")})
-    described = describe(Request(action, (), {}, code.modules(step)), Workers(code, sys.executable, {}))
+    described = describe(ActionRequest(action, (), {}, code.modules(step)), Workers(code, sys.executable, {}))
     root = message("Action").FromString(described.blobs[described.action]).input_root_digest
     staged(described, Digest(root.hash, root.size_bytes), tmp_path / "worker")
     folder = tmp_path / "worker/action"

@@ -21,7 +21,7 @@ from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import Rules, load_rules
 from modelbuild.api import Expander
 from modelbuild.code.step_sources import StepCode
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import ActionRequest
 from modelbuild.execution.keys import key_of, material_of
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
@@ -594,10 +594,10 @@ class ActionKeys:
         actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
         return {name_of(action): key_of(material_of(self._request(action))) for action in actions}
 
-    def _request(self, action: Action) -> Request:
+    def _request(self, action: Action) -> ActionRequest:
         # Some distributions of backends are not installed everywhere.
         tools = dict.fromkeys(action.tools, "1")
-        return Request(action, tuple(self._staged(action)), tools, code=self._code.digest(*action.modules))
+        return ActionRequest(action, tuple(self._staged(action)), tools, code=self._code.digest(*action.modules))
 
     def _staged(self, action: Action) -> list[StagedInput]:
         return [

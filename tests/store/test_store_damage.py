@@ -13,7 +13,7 @@ import pytest
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.scratch import Scratch
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.measurements import Measures
 from modelbuild.history.write import BuildFacts
 from modelbuild.history.write import remember as remember_build
@@ -21,7 +21,7 @@ from modelbuild.store.digests import digest_bytes
 from modelbuild.store.local import open_store
 
 SMALL, LARGE = b"small", bytes(range(256)) * 100
-FACTS = Facts("//:a#b", "//:a", "b", "key", "ran", 1.0, {}, {}, ())
+FACTS = ActionFacts("//:a#b", "//:a", "b", "key", "ran", 1.0, {}, {}, ())
 HASH = digest_bytes(SMALL).hash
 
 

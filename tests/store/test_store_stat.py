@@ -11,7 +11,7 @@ from modelbuild.store.digests import digest_bytes
 from modelbuild.store.local import LocalStore, open_store
 from modelbuild.store.schemas import INDEX
 from modelbuild.store.stat import StepUse
-from modelbuild.store.verify import Verified
+from modelbuild.store.verify import VerifiedStore
 
 Remember = Callable[..., ActionResult]
 
@@ -20,7 +20,7 @@ def test_an_empty_cache(store: LocalStore, cache: Path) -> None:
     stat = store.stat()
     assert (stat.directory, stat.max_size, stat.actions, stat.blobs, stat.bytes) == (cache, None, 0, 0, 0)
     assert stat.steps == ()
-    assert store.verify() == Verified(0, 0, (), 0)
+    assert store.verify() == VerifiedStore(0, 0, (), 0)
 
 
 def test_counts_and_bytes(cache: Path, remember: Remember, write: Callable[..., Path]) -> None:
@@ -49,11 +49,11 @@ def test_every_blob_is_read_whatever_its_time_says(store: LocalStore, remember: 
     path.write_bytes(b"DATA")
     path.chmod(0o444)
     os.utime(path, ns=(time, time))
-    assert store.verify() == Verified(blobs=3, bytes=12, bad=(digest_bytes(b"data").hash,), actions=1)
+    assert store.verify() == VerifiedStore(blobs=3, bytes=12, bad=(digest_bytes(b"data").hash,), actions=1)
     assert store.missing([digest_bytes(b"data")]) == {digest_bytes(b"data")}
     assert store.get_action("good") is not None
     assert store.material("bad") is None
-    assert store.verify() == Verified(blobs=2, bytes=8, bad=(), actions=0)
+    assert store.verify() == VerifiedStore(blobs=2, bytes=8, bad=(), actions=0)
 
 
 def test_broken_rows_and_results_without_blobs_are_dropped(store: LocalStore, cache: Path, remember: Remember) -> None:
@@ -64,11 +64,11 @@ def test_broken_rows_and_results_without_blobs_are_dropped(store: LocalStore, ca
     with connection:
         connection.execute("UPDATE actions SET result = '{}' WHERE key = 'row'")
     connection.close()
-    assert store.verify() == Verified(blobs=2, bytes=7, bad=(), actions=2)
+    assert store.verify() == VerifiedStore(blobs=2, bytes=7, bad=(), actions=2)
     assert store.stat().actions == 1
 
 
 def test_verify_may_run_beside_a_build(store: LocalStore, cache: Path, remember: Remember) -> None:
     with open_store(cache) as other:
         remember(other, "k", b"data")
-        assert store.verify() == Verified(1, 4, (), 0)
+        assert store.verify() == VerifiedStore(1, 4, (), 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.api.probe import DeviceRuntime, Finding
 from modelbuild.devices.device import local_file
-from modelbuild.devices.exchange import Limits, call
+from modelbuild.devices.exchange import ExchangeLimits, call
 from modelbuild.devices.pool import ask_all
 from modelbuild.devices.problems import Busy, DeviceProblem, cut
 from modelbuild.devices.scripts import CLOCK, STORE
@@ -19,7 +19,7 @@ from modelbuild.wording import size_text
 
 if TYPE_CHECKING:
     from modelbuild.device_runners import DeviceSpec
-    from modelbuild.devices.device import Device, Session
+    from modelbuild.devices.device import Device, DeviceSession
     from modelbuild.devices.facts import Facts
     from modelbuild.devices.pool import Asked
 
@@ -104,7 +104,7 @@ def _lock(facts: Facts) -> Finding:
 
 def _store(device: Device) -> Finding:
 
-    printed = call(device.shell, STORE, device.runner.folder, limits=Limits(60, 60, 1 << 12)).split()
+    printed = call(device.shell, STORE, device.runner.folder, limits=ExchangeLimits(60, 60, 1 << 12)).split()
     if len(printed) != 2 or not all(each.isdecimal() and len(each) < 19 for each in printed):
         return Finding("store", "error", "the device does not state its size; expected a POSIX shell")
     files, size = int(printed[0]), int(printed[1]) * 1024
@@ -114,7 +114,7 @@ def _store(device: Device) -> Finding:
 def _clock(device: Device) -> Finding:
 
     before = time.time()
-    printed = call(device.shell, CLOCK, device.runner.folder, limits=Limits(60, 60, 1 << 12)).strip()
+    printed = call(device.shell, CLOCK, device.runner.folder, limits=ExchangeLimits(60, 60, 1 << 12)).strip()
     after = time.time()
     if not printed.isdecimal() or len(printed) > 15:
         return Finding("clock", "warning", "the device does not state its time")
@@ -140,7 +140,7 @@ def _starts(device: Device, runtime: DeviceRuntime) -> Finding:
         return Finding(runtime.name, "warning", f"not checked: {busy.message}")
 
 
-def _started(session: Session, runtime: DeviceRuntime, folder: Path) -> Finding:
+def _started(session: DeviceSession, runtime: DeviceRuntime, folder: Path) -> Finding:
 
     files = {f"runtime/{place}": local_file(folder / place) for place in runtime.files(folder)}
     session.put(files)

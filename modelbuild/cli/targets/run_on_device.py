@@ -23,7 +23,7 @@ from modelbuild.report.text import write
 from modelbuild.wording import size_text
 
 if TYPE_CHECKING:
-    from modelbuild.devices.device import Ended, Session
+    from modelbuild.devices.device import DeviceSession, EndedRun
     from modelbuild.labels import Label
     from modelbuild.session.request import Flags, Request
     from modelbuild.workspace.workspace import Workspace
@@ -137,7 +137,7 @@ def _read_inputs(
 
 
 def _run(
-    session: Session,
+    session: DeviceSession,
     run: DeviceRun,
     bundle: Path,
     inputs: Mapping[str, Path],
@@ -161,10 +161,10 @@ def _run(
 
 def _report(
     run: DeviceRun,
-    ended: Ended,
+    ended: EndedRun,
     returned: Path,
     as_json: bool,
-    session: Session,
+    session: DeviceSession,
     profile: DeviceProfile,
     state: Mapping[str, float],
 ) -> int:
@@ -203,7 +203,7 @@ def _report(
     return ExitCode.OK
 
 
-def _lines(document: Mapping[str, Any], session: Session, state: Mapping[str, float]) -> Iterator[str]:
+def _lines(document: Mapping[str, Any], session: DeviceSession, state: Mapping[str, float]) -> Iterator[str]:
 
     for kind in ("inputs", "outputs"):
         for port in document[kind]:

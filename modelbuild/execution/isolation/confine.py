@@ -14,7 +14,7 @@ from modelbuild.execution.isolation.environment import SHARED_MEMORY, devices, w
 from modelbuild.execution.isolation.system_calls import CLONE_NEWNET, unshare
 
 if TYPE_CHECKING:
-    from modelbuild.execution.orders import CompletedSettings, Order, Settings, StepOrder
+    from modelbuild.execution.orders import CompletedSettings, Order, StepOrder, WorkerSettings
 
 # Families of sockets for communication among an action's processes.
 _OWN = frozenset((socket.AF_UNIX,))
@@ -51,7 +51,7 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """The rights that a process keeps. `read` and `write` are paths of files and folders; `listed` are
     folders of which only names may be read. `sockets` are families, None for any."""
 
@@ -69,12 +69,12 @@ class Limits:
         seccomp.refuse(self.sockets)
 
 
-def of_action(order: Order, settings: CompletedSettings, code: Code, view: bool) -> Limits:
+def of_action(order: Order, settings: CompletedSettings, code: Code, view: bool) -> ProcessLimits:
     """Return the limits of a worker; `view`: whether it is in a view."""
     network, gpu = order["network"], order["gpu"]
     write = (*order["writable"], *devices(gpu), *([SHARED_MEMORY] if view else []))
     read = (*settings["around"], *order["fetches"], *code.present, order["root"])
-    return Limits(
+    return ProcessLimits(
         read, (*settings["readable"], *code.folders), write, _sockets(network, gpu, view and is_hidden(order))
     )
 
@@ -84,7 +84,7 @@ def is_hidden(order: StepOrder) -> bool:
     return not order["network"] and not order["gpu"]
 
 
-def completed(settings: Settings) -> CompletedSettings:
+def completed(settings: WorkerSettings) -> CompletedSettings:
     """Return settings with `around`: the readable folders, without rule packages in these folders."""
     packages = [os.path.realpath(path) for path in settings["packages"].values()]
     around = [part for path in settings["readable"] for part in without(path, packages)]

@@ -35,7 +35,7 @@ from modelbuild.execution.isolation.system_calls import (
 )
 
 if TYPE_CHECKING:
-    from modelbuild.execution.orders import Settings
+    from modelbuild.execution.orders import WorkerSettings
 
 _PLAIN = MS_NOSUID | MS_NODEV
 _OWN = "/proc/self/ns/mnt"
@@ -165,7 +165,7 @@ def _state(memory: int) -> tuple[int, ...]:
     return found.st_ctime_ns, found.st_mtime_ns, found.st_mode, found.st_nlink, found.st_size
 
 
-def views(settings: Settings, *more: str) -> Views | None:
+def views(settings: WorkerSettings, *more: str) -> Views | None:
     """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain the
     paths in `more`. None if the kernel refuses views."""
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from modelbuild.actions import ActionResult, Digest, Material
 from modelbuild.errors import EnvironmentProblem, ResultDiffers
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.scheduling.loop import Promise
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Keyed:
     """An action with its key and, if the cache has it, its result; the lookup took `seconds`."""
 
-    request: Request
+    request: ActionRequest
     key: str
     material: Material
     result: ActionResult | None = None
@@ -34,7 +34,7 @@ class Remaker:
     start   starts to run an action when the machine has room
     """
 
-    def __init__(self, store: Store, start: Callable[[Request], Promise[Outcome]]) -> None:
+    def __init__(self, store: Store, start: Callable[[ActionRequest], Promise[Outcome]]) -> None:
         self._store = store
         self._start = start
         self._makers: dict[Digest, tuple[Keyed, ActionResult]] = {}

@@ -19,7 +19,7 @@ from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, Fil
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
 from modelbuild.events import ActionStarted, CacheUsed, GraphGrew, Reporter
-from modelbuild.execution.executor import Executor, Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Executor, Outcome
 from modelbuild.execution.keys import key_of, material_of
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.artifact_values import Values
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SchedulingPolicy:
     """Options for running actions.
 
     jobs        number of actions that run at the same time
@@ -65,7 +65,7 @@ class Scheduler:
         source: Callable[[str], tuple[Path, FileEntry]],
         executor: Executor,
         reporter: Reporter,
-        policy: Policy = Policy(),
+        policy: SchedulingPolicy = SchedulingPolicy(),
     ) -> None:
         self.graph = graph
         self.values = Values(source)
@@ -306,7 +306,7 @@ class Scheduler:
             self._remaker.know(keyed, outcome.result)
         return outcome
 
-    async def _run_again(self, request: Request) -> Outcome:
+    async def _run_again(self, request: ActionRequest) -> Outcome:
         """Run an action whose result turned out to be unusable."""
         async with self._slots.slot(request.action.id, request.action.resources):
             return await self._loop.call(lambda: self._executor.run(request))

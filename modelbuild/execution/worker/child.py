@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedStep:
     """The modules that are already imported in a new worker: the modules of `packages` except `ours`, which were
     imported before any action or preload, and the module imported `last`. A worker does not iterate over all modules,
     because iterating would write to them, and copy the memory that it shares with its parent."""
@@ -43,7 +43,7 @@ class Loaded:
     last: str
 
     @classmethod
-    def now(cls, packages: Collection[str], ours: frozenset[str]) -> Loaded:
+    def now(cls, packages: Collection[str], ours: frozenset[str]) -> LoadedStep:
         names = list(sys.modules)
         return cls(packages, ours, frozenset(_of(packages, names)) - ours, names[-1])
 
@@ -82,7 +82,7 @@ def ready_to_fork() -> None:
 def work(
     order: Order,
     settings: CompletedSettings,
-    loaded: Loaded,
+    loaded: LoadedStep,
     code: confine.Code,
     streams: Streams,
     view: View,

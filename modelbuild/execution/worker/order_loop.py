@@ -18,7 +18,7 @@ from modelbuild.execution.isolation.confine import Code, is_hidden
 from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
 from modelbuild.execution.isolation.namespaces import View, Views
 from modelbuild.execution.isolation.system_calls import PR_SET_PDEATHSIG, prctl
-from modelbuild.execution.worker.child import Loaded, work
+from modelbuild.execution.worker.child import LoadedStep, work
 from modelbuild.execution.worker.streams import Streams
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class OrderLoop:
     def serve(self) -> None:
         """Run orders until the engine closes the socket."""
         adopt()
-        self._loaded = Loaded.now(self._settings["packages"], self._ours)
+        self._loaded = LoadedStep.now(self._settings["packages"], self._ours)
         # The garbage collector would write to every object, which copies the memory shared with children.
         gc.collect()
         gc.freeze()

@@ -16,7 +16,7 @@ from modelbuild.remote.grpc_call import Watched, open_channel, translated
 from modelbuild.remote.messages import BYTESTREAM, REAPI, Stub, message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.results import from_message, to_message
-from modelbuild.remote.token import Token
+from modelbuild.remote.token import AccessToken
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
@@ -34,7 +34,7 @@ class GrpcCache:
         self.batch_size = _BATCH
         self._instance = address.path
         self._timeout = settings.timeout
-        self._token = Token(settings.security)
+        self._token = AccessToken(settings.security)
         self._channel = open_channel(address, settings.security)
         self._capabilities = Stub(self._channel, REAPI + "Capabilities")
         self._actions = Stub(self._channel, REAPI + "ActionCache")

@@ -16,7 +16,7 @@ from modelbuild.actions import Digest
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import Kind, RemoteProblem
-from modelbuild.remote.token import Token
+from modelbuild.remote.token import AccessToken
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
@@ -48,7 +48,7 @@ class HttpCache:
         self.batch_size = _BATCH
         self._address = address
         self._timeout = settings.timeout
-        self._token = Token(settings.security)
+        self._token = AccessToken(settings.security)
         self._tls = _context(settings.security) if address.scheme == "https" else None
         self._own = threading.local()
         self._connections: list[http.client.HTTPConnection] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, Place
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.failure_message import failure_message
-from modelbuild.execution.fork_server_client import Ended
+from modelbuild.execution.fork_server_client import EndedProcess
 from modelbuild.remote.cache.client import Client
 from modelbuild.remote.execution.queue_watch import QueueWatch
 from modelbuild.remote.execution.remote_action import RemoteAction, SourceChanged, Workers, describe, outputs_of
@@ -58,7 +58,7 @@ class RemoteExecutor:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         """Run an action to its end. Raises RemoteProblem; MissingBlob when the store lost an input."""
         try:
             described = describe(request, self._workers)
@@ -118,7 +118,7 @@ class RemoteExecutor:
         if kept != digest:
             raise MissingBlob(digest)
 
-    def _outcome(self, request: Request, result: Any) -> Outcome:
+    def _outcome(self, request: ActionRequest, result: Any) -> Outcome:
         worker = result.execution_metadata.worker or "a worker"
         try:
             outputs, reports = outputs_of(request, result, self._client.read_all)
@@ -130,7 +130,7 @@ class RemoteExecutor:
         if result.exit_code not in (0, 1) or "ended" not in texts:
             raise RemoteProblem("down", f"{worker} could not run it: {self._printed(result) or 'no reason given'}")
         try:
-            ended = Ended(**json.loads(texts["ended"]))
+            ended = EndedProcess(**json.loads(texts["ended"]))
         except (ValueError, TypeError):
             raise RemoteProblem("wrong", f"{worker} sent no report") from None
         stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))

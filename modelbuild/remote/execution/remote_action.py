@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.code.step_sources import StepCode, changed
-from modelbuild.execution.executor import Request, step_order
+from modelbuild.execution.executor import ActionRequest, step_order
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.execution.toolchain_files import FOLDER, files_of
@@ -62,7 +62,7 @@ class Workers:
     toolchains: Mapping[str, str] = field(default_factory=dict)
 
 
-def describe(request: Request, workers: Workers) -> RemoteAction:
+def describe(request: ActionRequest, workers: Workers) -> RemoteAction:
     """Return an action as messages that depend only on the request: equal on every machine.
 
     Raises SourceChanged for a module of the step that differs from its key.
@@ -114,7 +114,9 @@ def describe(request: Request, workers: Workers) -> RemoteAction:
     return RemoteAction(keep(action, blobs), blobs, inputs, asked)
 
 
-def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[str, Value], ...], dict[str, Digest]]:
+def outputs_of(
+    request: ActionRequest, result: Any, read: Any
+) -> tuple[tuple[tuple[str, Value], ...], dict[str, Digest]]:
     """Return the step's outputs by name, and the files of the worker entry. Missing outputs are omitted. Raises
     ValueError for invalid paths and folders."""
     if any((result.output_symlinks, result.output_file_symlinks, result.output_directory_symlinks)):
@@ -137,7 +139,7 @@ def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[st
     return tuple(values), reports
 
 
-def _order(request: Request, sent: bool) -> RemoteOrder:
+def _order(request: ActionRequest, sent: bool) -> RemoteOrder:
     """Return the order of an action, whose toolchain is in its input root if `sent`."""
     action, order = request.action, step_order(request)
     paths = order["outputs"]

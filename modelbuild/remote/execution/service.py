@@ -13,7 +13,7 @@ from modelbuild.remote.grpc_call import open_channel, translated
 from modelbuild.remote.messages import REAPI, Stub, message
 from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.remote.results import to_message
-from modelbuild.remote.token import Token
+from modelbuild.remote.token import AccessToken
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
@@ -34,7 +34,7 @@ class Execution:
     def __init__(self, address: Address, settings: RemoteSettings) -> None:
         self.name = str(address)
         self._instance = address.path
-        self._token = Token(settings.security)
+        self._token = AccessToken(settings.security)
         self._channel = open_channel(address, settings.security)
         self._stub = Stub(self._channel, REAPI + "Execution")
         self._capabilities = Stub(self._channel, REAPI + "Capabilities")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from modelbuild.execution.executor import Executor, Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Executor, Outcome
 from modelbuild.remote.cache.circuit_breaker import CircuitBreaker, CircuitOpen
 from modelbuild.remote.execution.executor import RemoteExecutor
 from modelbuild.remote.problems import RemoteProblem
@@ -31,7 +31,7 @@ class StrategyExecutor:
         self._lock = threading.Lock()
         self._guard = CircuitBreaker(lambda why: None)
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         action = request.action
         others = ("local",) if action.network or action.device is not None else self._strategy.get("*", DEFAULT_PLACES)
         places = self._strategy.get(action.mnemonic, others)

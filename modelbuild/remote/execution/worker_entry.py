@@ -70,7 +70,7 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     from modelbuild.execution import network_files
     from modelbuild.execution.isolation import confine, environment, namespaces
     from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
-    from modelbuild.execution.worker.child import Loaded, ready_to_fork, work
+    from modelbuild.execution.worker.child import LoadedStep, ready_to_fork, work
     from modelbuild.execution.worker.streams import Streams
 
     ours = frozenset(sys.modules)
@@ -113,7 +113,7 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     streams = Streams(report, stdout, stderr, os.open(os.devnull, os.O_WRONLY))  # the API has no progress
     started = time.monotonic()
     ready_to_fork()
-    loaded = Loaded.now(packages, ours)
+    loaded = LoadedStep.now(packages, ours)
     adopt()
     view = namespaces.View()
     if views is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from modelbuild.events import Event, TestFinished
-from modelbuild.report.progress import Progress
+from modelbuild.report.progress import BuildProgress
 
 # Characters not allowed in XML.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -23,7 +23,7 @@ class JUnit:
         self._path = path
         self._lock = threading.Lock()
         self._root = ElementTree.Element("testsuites", name="modelbuild")
-        self._progress = Progress()
+        self._progress = BuildProgress()
         self._written = False
 
     def emit(self, event: Event) -> None:

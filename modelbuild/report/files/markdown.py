@@ -10,7 +10,7 @@ from pathlib import Path
 from modelbuild.events import Event
 from modelbuild.lines import one_line
 from modelbuild.report.files.comparison import Comparison, Measure, by_device
-from modelbuild.report.progress import Progress
+from modelbuild.report.progress import BuildProgress
 from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary
 from modelbuild.wording import number
@@ -25,7 +25,7 @@ class Markdown:
         self._path = path
         self._comparison = comparison
         self._lock = threading.Lock()
-        self._progress = Progress()
+        self._progress = BuildProgress()
         self._written = False
 
     def emit(self, event: Event) -> None:

@@ -9,7 +9,7 @@ from modelbuild.events import BuildFinished, Event, TargetBuilt, TestFinished
 from modelbuild.ids import TargetId
 
 
-class Measures:
+class MeasureRecorder:
     """`sizes` returns bytes of outputs; `keep` receives all values by (subject, name) on close, if the build
     finished."""
 

@@ -15,7 +15,7 @@ from modelbuild.events import ActionFinished, BuildStarted, Event, Notice, Targe
 from modelbuild.report.files.action_times import ActionTimes
 from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import write
-from modelbuild.report.progress import Progress
+from modelbuild.report.progress import BuildProgress
 
 # Why an action ran or was cached: one word of `explain --json`, and lines.
 Reason: TypeAlias = tuple[str, Sequence[str]]
@@ -52,7 +52,7 @@ class Page:
         self._comparison = comparison
         self._lock = threading.Lock()
         self._began = time.monotonic()
-        self._progress = Progress()
+        self._progress = BuildProgress()
         self._times = ActionTimes()
         self._notices: list[str] = []
         self._jobs = 0

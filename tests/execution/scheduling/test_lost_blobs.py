@@ -11,7 +11,7 @@ import pytest
 
 from modelbuild.actions import Action, ActionResult, Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem, ResultDiffers
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.scheduling.loop import Loop
 from modelbuild.execution.scheduling.lost_blobs import Keyed, Remaker
 from modelbuild.store.interface import MissingBlob
@@ -26,7 +26,7 @@ class Actions:
         self.word = word
         self.ran: list[str] = []
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         name = request.action.id
         word = self.word if name == "first" else self.store.read_bytes(digest_of(self.store))
         self.ran.append(name)
@@ -46,7 +46,7 @@ def made(tmp_path: Path) -> Any:
         loop = Loop(ThreadPoolExecutor(1), lambda: None)
         remaker = Remaker(store, lambda request: loop.spawn(loop.call(lambda: actions.run(request))))
         for name in ("first", "second"):
-            request = Request(Action(name, "//:a", "m", "s"), ())
+            request = ActionRequest(Action(name, "//:a", "m", "s"), ())
             outcome = actions.run(request)
             assert outcome.result is not None
             remaker.know(Keyed(request, name, {}), outcome.result)

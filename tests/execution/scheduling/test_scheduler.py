@@ -27,11 +27,11 @@ from modelbuild.api.context import Expander
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import BuildError
 from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew, Notice
-from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.report import Report
-from modelbuild.execution.scheduling.scheduler import Policy, Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler, SchedulingPolicy
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split", "hang")
 
@@ -76,7 +76,7 @@ class Fake:
         self.awaited = threading.Event()
         self.closed = threading.Event()
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: ActionRequest) -> Outcome:
         with self.lock:
             self.ran.append(request.action.id)
         assert self.awaited.wait(timeout=30)
@@ -166,7 +166,7 @@ class MemoryWorkspace:
             self.source,
             fake,
             recorder,
-            Policy(jobs, keep_going, estimates=estimates),
+            SchedulingPolicy(jobs, keep_going, estimates=estimates),
         )
         return scheduler.build(wanted), fake, recorder, scheduler
 

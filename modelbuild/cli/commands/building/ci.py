@@ -20,7 +20,7 @@ from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.errors import UsageError
 from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
 from modelbuild.report import make_reporter
-from modelbuild.report.files.measurements import Measures
+from modelbuild.report.files.measurements import MeasureRecorder
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.report.several_reporters import SeveralReporters
 from modelbuild.session.history import output_bytes
@@ -88,7 +88,7 @@ def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Bas
     return Base(f"at {commit[:12]}" if commit else "before", lambda subject, name: values.get((subject, name)))
 
 
-def _keeper(workspace: Workspace, measures: Path | None) -> Measures:
+def _keeper(workspace: Workspace, measures: Path | None) -> MeasureRecorder:
     """Return a reporter that stores measurements: in the history by commit, and in a file."""
 
     commit = find_head(workspace.root)
@@ -105,4 +105,4 @@ def _keeper(workspace: Workspace, measures: Path | None) -> Measures:
             with suppress(OSError):
                 write_measures(measures, commit, values)
 
-    return Measures(partial(output_bytes, workspace), keep)
+    return MeasureRecorder(partial(output_bytes, workspace), keep)

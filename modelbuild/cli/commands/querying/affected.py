@@ -52,7 +52,7 @@ _OPTIONS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class AffectedListing:
     """The format of a list of targets: label, json, or github-matrix with at most `jobs` jobs. Jobs shorter than
     `least` seconds are filled first."""
 
@@ -66,9 +66,9 @@ def listing(function: Command) -> Command:
     return gather(function, _OPTIONS, "listed", ("form", "as_json", "jobs", "least"), _listing)
 
 
-def _listing(form: str, as_json: bool, jobs: int, least: str) -> Listing:
+def _listing(form: str, as_json: bool, jobs: int, least: str) -> AffectedListing:
     try:
-        return Listing("json" if as_json and form == "label" else form, jobs, parse_duration(least))
+        return AffectedListing("json" if as_json and form == "label" else form, jobs, parse_duration(least))
     except ValueError as error:
         raise click.UsageError(f"--min-job-length: {error}") from None
 
@@ -92,7 +92,7 @@ def command(
     devices: tuple[str, ...],
     kind: str | None,
     tests: bool,
-    listed: Listing,
+    listed: AffectedListing,
 ) -> None:
     """List targets affected by changes since REF (all targets, or only TARGET...). Nothing is built."""
 
