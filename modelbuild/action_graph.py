@@ -60,7 +60,7 @@ class ActionGraph:
         """Add edges from the makers of the artifacts that fulfil an expansion's promises, and return the makers' ids.
         `done` contains the nodes that have finished; no cycle can lead through them.
 
-        Raises ValueError for an artifact that is made from one of the promises.
+        Raises ValueError for an artifact that is made from the promises.
         """
         makers: set[str] = {artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}
         seen = set(makers)
@@ -84,8 +84,8 @@ class ActionGraph:
         return min((ways[maker] for maker in makers if maker in ways), key=len)
 
     def check(self, artifact: Artifact) -> None:
-        """Raise ValueError for an artifact that no declared action or expansion makes, and PathError for one outside
-        the workspace or outside the folder that it is a part of."""
+        """Raise ValueError for an artifact that no declared action or expansion makes, and PathError for an artifact
+        outside the workspace or outside the folder that it is a part of."""
         if isinstance(artifact, SourceArtifact):
             check_source(artifact.path)
             return
@@ -119,8 +119,8 @@ class ActionGraph:
         return isinstance(artifact, DerivedArtifact) and isinstance(self.nodes[artifact.action], Expansion)
 
     def needed_for(self, artifacts: Iterable[Artifact], known: Container[str] = ()) -> set[str]:
-        """Return the ids of all nodes that these artifacts depend on, except nodes in `known` and nodes that only those
-        need."""
+        """Return the ids of all nodes that these artifacts depend on, except nodes in `known` and nodes that only
+        `known` nodes need."""
         found: set[str] = {a.action for a in artifacts if isinstance(a, DerivedArtifact) and a.action not in known}
         waiting = list(found)
         while waiting:

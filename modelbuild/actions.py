@@ -119,11 +119,11 @@ class Action:
     params      attributes that the step reads: JSON values only, all part of the key
     unkeyed     parameters that cannot change the outputs (the address of a mirror); not part of the key
     tools       distributions whose versions decide the output's bytes
-    python      names of inputs that are Python source: the distributions that they import are tools as well
-    env         environment variables for the step besides the fixed ones; part of the key
+    python      names of inputs that are Python source: the distributions that they import are also tools
+    env         environment variables for the step, in addition to the fixed variables; part of the key
     preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)
-    toolchain   the name of the toolchain that the step runs in; what it has is in the key, but not its name
+    toolchain   the name of the toolchain that the step runs in; its contents are part of the key, its name is not
     device      the part of the action that runs on a device before the step; the key contains the device's identity
     notes       name of an output: a text file whose lines are printed when the action has succeeded
     error_text  formats the action's error message and notes; not part of the key
@@ -158,8 +158,8 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A part of the graph that is known only after the files `reads` are built: `then` takes an Expander and the bytes
-    of each file, declares the part and returns the artifact of each promise. `room` is the room of the rule (see
+    """A part of the graph that is known only after the files `reads` are built. `then` takes an Expander and the bytes
+    of each file. It declares the part, and returns the artifact of each promise. `room` is the room of the rule (see
     modelbuild.api.rule.Rule); `names` are the paths at which steps read the promised artifacts."""
 
     id: ActionId
@@ -224,15 +224,15 @@ class StagedInput:
 
 
 class Material(TypedDict):
-    """All that an action's key is made of: JSON values. The key is the SHA-256 of its canonical form.
+    """The contents of an action's key: JSON values. The key is the SHA-256 of their canonical form.
 
-    code     SHA-256 of the modules that the step is made of
+    code     SHA-256 of the step's modules
     inputs   name, path and digest of each input
     outputs  name, path and kind of each output
     tools    state of each distribution
-    local    of each local module, the digest of each file by path; absent if the action has none
-    gpu      the models of the GPUs; not there where the action takes none
-    device   the identity that the device states; not there where no part of the action runs on one
+    local    for each local module, the digest of each file by path; absent if the action has no local modules
+    gpu      the models of the GPUs; absent if the action uses no GPU
+    device   the identity that the device reports; absent if no part of the action runs on a device
     """
 
     format: int

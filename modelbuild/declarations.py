@@ -1,4 +1,4 @@
-"""Checks of a rule's declarations: every path stays in its folder."""
+"""Check a rule's declarations: every path stays in its folder."""
 
 from __future__ import annotations
 

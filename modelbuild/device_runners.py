@@ -11,7 +11,7 @@ from modelbuild.lines import is_line, shown
 
 RunnerKind: TypeAlias = Literal["local", "ssh", "qemu", "command"]
 
-# Those with an address; rule packages make runners of commands.
+# Kinds of runners with an address; rule packages declare runners of commands.
 KINDS = tuple(kind for kind in get_args(RunnerKind) if kind != "command")
 ARCHITECTURES = ("aarch64", "x86_64")
 EXPECTED = "expected local:, qemu:ARCH or ssh://[USER@]HOST[:PORT]"
@@ -19,7 +19,7 @@ EXPECTED = "expected local:, qemu:ARCH or ssh://[USER@]HOST[:PORT]"
 # Bytes of the files that are kept on a device.
 STORE_SIZE = 8 << 30
 
-# Nothing that ssh could take for an option, or a shell for a command.
+# Excludes text that ssh could take for an option, or a shell for a command.
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9]+)?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _JUMP = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:\[\]]*|\[(?P<v6>[^@\[\]]*)\])(?::(?P<port>[0-9]{1,5}))?")
@@ -34,15 +34,15 @@ class DeviceRunner:
     name         the label of its device_runner, or the address of `--runner`
     arch         qemu: the architecture to emulate
     host         ssh: as OpenSSH's client takes it, as `user`, `port` and `jump`; '' and 0 for its own defaults
-    key          ssh: path of a private key; '' for those of the agent and of OpenSSH's configuration
+    key          ssh: path of a private key; '' for the keys of ssh-agent and of OpenSSH's configuration
     known_hosts  ssh: path of the file with the host's key; '' for OpenSSH's files
     folder       the folder on the device for files and jobs, relative to the home folder; '' for the default
     store_size   maximum bytes of files that are kept on the device
     command      command: a program of this machine and its first arguments. With one more argument, a shell's command
                  line, it runs that on the device, with its own standard streams, and ends with the exit status there,
                  or with 255 without a connection. A program with a `/` is relative to the workspace
-    check        command: the same of a program that succeeds while the device is connected, and otherwise prints the
-                 reason in its last line; () if exit status 255 is the only sign
+    check        command: a program and its arguments. It succeeds while the device is connected, and otherwise prints
+                 the reason in its last line. () if only exit status 255 shows a lost connection
     """
 
     name: str
@@ -91,7 +91,7 @@ class DeviceRunner:
 
     @property
     def address(self) -> str:
-        """Return its address, without options; of a command, its words."""
+        """Return its address, without options; for a command, its words."""
         if self.kind == "command":
             return " ".join(self.command)
         if self.kind != "ssh":
@@ -102,8 +102,7 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device as it is declared: its runners, its architecture ('' for any) and, of its GPU, the compute
-    capabilities."""
+    """A device as declared: its runners, its architecture ('' for any) and the compute capabilities of its GPU."""
 
     runners: tuple[DeviceRunner, ...]
     arch: str
@@ -117,7 +116,7 @@ class DeviceJob:
     The device gets the action's inputs called `inputs`, each in a folder of that name. It runs the commands of
     `commands.json` in the input `plan`, a list of {"name": ..., "argv": [...]}, in the folder of these folders; each
     command writes files to `out/NAME`. The step gets them as the input `device`, with a file `device.json` (see
-    modelbuild/devices/executor.py). `seconds` is the limit for all commands; it is in no key, as is `spec`.
+    modelbuild/devices/executor.py). `seconds` is the limit for all commands; neither it nor `spec` is part of a key.
     """
 
     label: str
@@ -136,7 +135,7 @@ def parse_runner(text: str) -> tuple[str, DeviceRunner]:
 
 
 def parse_address(text: str) -> DeviceRunner:
-    """Parse an address. Raises UsageError for a malformed one."""
+    """Parse an address. Raises UsageError for a malformed address."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in KINDS:
         hint = did_you_mean(kind, KINDS) if colon else ""

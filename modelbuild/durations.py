@@ -15,8 +15,8 @@ _DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?) ?([A-Za-z]*)\Z")
 
 
 def parse_duration(value: int | str) -> float:
-    """Return the seconds of a duration. Raises ValueError for text that is no duration, and for anything that is not
-    from 1 s to 1,000,000 s."""
+    """Return the seconds of a duration. Raises ValueError for text that is not a duration, and for a duration that is
+    not from 1 s to 1,000,000 s."""
     if isinstance(value, int):
         seconds, got = float(value), str(value)
     else:

@@ -22,7 +22,8 @@ class ExitCode(IntEnum):
     INTERNAL = 37
 
     def with_loading_errors(self) -> ExitCode:
-        """Return the code of a build that ends with this one and skipped targets that could not be loaded."""
+        """Return the code of a build that skipped targets that could not be loaded, and otherwise ends with this
+        code."""
         return ExitCode.LOADING_FAILED if self is ExitCode.OK else ExitCode.LOADING_AND_MORE_FAILED
 
 
@@ -53,7 +54,8 @@ class ModelbuildError(Exception):
 
 
 class UsageError(ModelbuildError):
-    """The command line refers to a missing thing, or combines options that exclude each other."""
+    """The command line refers to a missing file, target or other object, or combines options that exclude each
+    other."""
 
     exit_code = ExitCode.USAGE
 

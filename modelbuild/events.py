@@ -45,8 +45,8 @@ class BuildStarted(Event):
 @dataclass(frozen=True, slots=True)
 class Planned(Event):
     """The targets, each a label and a configuration, that a build without --no-build would build. `actions` is the
-    number of actions that they depend on, of which `cached` are in the local cache. `grows`: actions to be run will add
-    others."""
+    number of actions that they depend on, of which `cached` are in the local cache. `grows`: running actions will add
+    further actions."""
 
     targets: tuple[tuple[str, str], ...]
     actions: int
@@ -79,7 +79,7 @@ class ActionStarted(Event):
 class ActionProgress(Event):
     """An action that runs here has begun another part of its work: `part` is one short line, such as `kernel 4 of 17`.
     At most a few events a second for each action; none after its ActionFinished. '': the part has ended. `waiting`: the
-    action waits for a worker, or for none any more."""
+    part is a wait for a worker."""
 
     id: str
     part: str
@@ -164,9 +164,9 @@ class TestFinished(Event):
     attempts   number of runs (more than one only on request), of which `passed` passed
     location   where it is declared, as file:line:column
     measures   numbers by name, such as `latency_ms`
-    output     printed text of the run that did not pass, or on request of any
+    output     printed text of the run that did not pass, or on request of any run
     device     label of the device that the program ran on; '' for this machine
-    identity   the facts that the device stated about itself
+    identity   the facts that the device reported about itself
     shown      whether `output` is printed with the result
     """
 
@@ -198,8 +198,8 @@ class TargetFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TargetSkipped(Event):
-    """A requested target, or all targets of a package, can't be loaded or analysed; the others are built. `problem` is
-    one line, and `location` its place in a file as `path:line:column`; many targets may have the same problem."""
+    """A requested target, or all targets of a package, can't be loaded or analysed; other targets are built. `problem`
+    is one line, and `location` its place in a file as `path:line:column`; many targets may have the same problem."""
 
     label: str
     problem: str
@@ -226,9 +226,8 @@ class UploadsAwaited(Event):
 class BuildFinished(Event):
     """The build has ended. `seconds` counts from the start of the command.
 
-    up_to_date   no action was looked up or run, because the tree is as the last build left it; `actions` is the number
-                 of
-                 actions in it, none of which was reported on its own
+    up_to_date   no action was looked up or run, because nothing changed since the last build; `actions` is that build's
+                 number of actions, which are not reported
     exit         the exit code of the command
     """
 

@@ -13,14 +13,14 @@ _PACKAGE = re.compile(r"(?:[A-Za-z0-9_.+@-]+(?:/[A-Za-z0-9_.+@-]+)*)?\Z")
 _NAME = re.compile(r"[A-Za-z0-9_.+@=-]+\Z")
 _DOTS = (".", "..", "...")
 
-# Targets that the built-in rule package brings: `@modelbuild//toolchains:xnnpack`.
+# Targets in the built-in rule package: `@modelbuild//toolchains:xnnpack`.
 REPOSITORY = "@modelbuild"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Label:
     """A target's name: the package (a folder relative to the workspace, '' at the root) and the name in it.
-    `repository` is REPOSITORY for a target that the built-in rule package brings; only toolchains are."""
+    `repository` is REPOSITORY for a target in the built-in rule package, whose only targets are toolchains."""
 
     package: str
     name: str
@@ -33,7 +33,7 @@ class Label:
     def parse(cls, text: str, package: str = "") -> Label:
         """Parse a label written in `package`: `//pkg:name`, `//pkg` (its last folder's name), `:name` or `name`.
 
-        Raises UsageError, without a location, when the text is none of these.
+        Raises UsageError, without a location, for any other text.
         """
         if text.startswith("//"):
             where, colon, name = text[2:].partition(":")
@@ -47,8 +47,8 @@ class Label:
 
     @classmethod
     def parse_toolchain(cls, text: str, package: str = "") -> Label:
-        """Parse the label of a toolchain: as parse() does, or `@modelbuild//toolchains:name` for one that modelbuild
-        brings. Raises UsageError."""
+        """Parse the label of a toolchain: as parse() does, or `@modelbuild//toolchains:name` for a toolchain in the
+        built-in rule package. Raises UsageError."""
         repository, slashes, rest = text.partition("//")
         if not (slashes and text.startswith("@")):
             return cls.parse(text, package)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from modelbuild.lines import is_line
 
-# Names at the top of an action's folder that belong to the engine; workspace files are beside them.
+# Names that the engine uses at the top of an action's folder, where workspace files are too.
 RESERVED = HOME, INPUTS, LOCAL, OUTPUTS, STDERR, STDOUT = (
     ".home",
     ".inputs",

@@ -9,7 +9,7 @@ from modelbuild.lines import shown
 MOST = (1 << 63) - 1
 EXPECTED = 'a size such as "20GiB" or "500 MB", or bytes'
 
-# A letter alone is refused: 1G is 2**30 bytes to du and dd, and 10**9 to others.
+# A letter alone is refused: 1G is 2**30 bytes to du and dd, and 10**9 to other programs.
 _UNITS = {
     **{"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
@@ -18,7 +18,7 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))? ?([A-Za-z]*)\Z")
 
 
 def parse_size(value: int | str, least: int = 1) -> int:
-    """Return the bytes of a size, rounded down. Raises ValueError for text that is no size, and for anything that is
+    """Return the bytes of a size, rounded down. Raises ValueError for text that is not a size, and for a size that is
     not from `least` bytes to 2**63 - 1."""
     if isinstance(value, int):
         size, got = value, str(value)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-# The most characters of a part of the work, so that the numbers behind it are shown.
+# Maximum number of characters of a part of the work, so that the numbers after it are shown.
 _LONGEST = 40
 
 
 class StepError(Exception):
-    """A failure that the user can fix. The message is printed as it is, without a traceback."""
+    """A failure that the user can fix. The message is printed unchanged, without a traceback."""
 
 
 class Progress(Protocol):
@@ -34,7 +34,7 @@ class Step:
     outputs  output name -> path to write: a file that does not exist yet, or an empty folder
     root     the folder that inputs' workspace paths are relative to (also the current folder)
     cpus     how many threads the step may use
-    show     shows one line beside the running action
+    show     shows one line next to the running action
     """
 
     params: Mapping[str, Any]
@@ -45,8 +45,9 @@ class Step:
     show: Callable[[str], object] = ignore_progress
 
     def progress(self, part: str, number: int | None = None, total: int | None = None) -> None:
-        """Show the part of the work that begins, beside the running action: `progress("kernel", 4, 17)` shows "kernel 4
-        of 17". Only the newest part is shown. Never fails, and costs microseconds; no key and no result contains it."""
+        """Show the part of the work that begins, next to the running action: `progress("kernel", 4, 17)` shows "kernel
+        4 of 17". Only the newest part is shown. Never fails, and costs microseconds; no key and no result contains
+        it."""
         count = "" if number is None else f" {number}" if total is None else f" {number} of {total}"
         self.show(f"{part[:_LONGEST]}{count}")
 

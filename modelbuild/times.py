@@ -10,5 +10,5 @@ def granularity(time_ns: int) -> int:
 
 
 def settled(time_ns: int, looked_at: int) -> int:
-    """Return the time of a file that was looked at later, or 0 if the file may still change without a new time."""
+    """Return a file's time, given the later time of the check; 0 if the file may still change without a new time."""
     return time_ns if time_ns + granularity(time_ns) < looked_at else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a null build imports no more than it needs
+if TYPE_CHECKING:  # a build with nothing to do imports only modules that it needs
     from modelbuild.actions import Action
     from modelbuild.events import ActionFinished, ActionStarted
 

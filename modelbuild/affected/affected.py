@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A target that a change affects; `new` if the base does not have it."""
+    """A target that a change affects; `new` if the base lacks it."""
 
     label: str
     rule: str

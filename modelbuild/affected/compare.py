@@ -26,7 +26,7 @@ def compare(
     workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
 ) -> tuple[list[tuple[str, str, bool]], tuple[str, ...], str]:
     """Return label and rule of each affected target, and whether it is new; labels that exist only in the base; and the
-    reason if all targets are affected."""
+    reason why all targets are affected, if they are."""
     old_versions, new_versions = compare_locks(*_locks(change))
     with tempfile.TemporaryDirectory(prefix="modelbuild-") as folder:
         root = lay_out(change, Path(folder))
@@ -50,7 +50,7 @@ def compare(
 
 
 def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str, Any]:
-    """Return signatures by node and all labels of the base revision, as far as it loads."""
+    """Return signatures by node and all labels of the part of the base revision that loads."""
     labels: list[str] = []
     configured: list[ConfiguredTarget] = []
     try:
@@ -64,7 +64,7 @@ def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str,
             for device in devices or (None,):
                 try:
                     configured.append(analyzer.analyze(target.label, device))
-                except (ModelbuildError, ValueError):  # ValueError: an earlier analysis failed half way
+                except (ModelbuildError, ValueError):  # ValueError: an earlier analysis failed halfway
                     continue
     signed = signatures(analyzer, configured, revision)
     texts = {node: signature.text for node, signature in signed.items()}

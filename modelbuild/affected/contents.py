@@ -1,7 +1,7 @@
-"""Targets affected by a change that leaves the graph as it is: the same files, some with other contents.
+"""Targets affected by a change that leaves the graph unchanged: the same files, some with other contents.
 
-The base is neither laid out, loaded nor analysed, and only targets that name a changed file or depend on one that does
-are analysed.
+The base is not laid out, loaded or analysed. Of the working tree, only targets that name a changed file, or depend on a
+target that does, are analysed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _in_working_tree(
 def touched_by_contents(
     analyzer: Analyzer, world: TargetWorld, change: Change, targets: Sequence[Target], devices: Sequence[Label]
 ) -> list[Target] | None:
-    """Return the affected ones of `targets`; None if the base may have another graph.
+    """Return the affected targets among `targets`; None if the base may have another graph.
 
     Raises LoadingError.
     """

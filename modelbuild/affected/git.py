@@ -1,4 +1,4 @@
-"""Git queries: the base revision, the files that changed since, and the base's files laid out in a folder."""
+"""Git queries: the base revision, the files changed since then, and the base's files laid out in a folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Change:
     base     the base commit
     files    modes of the files of that commit, by path
     blobs    their contents' object ids, by path
-    changed  files changed, added or removed since, committed or not, including untracked ones unless ignored
+    changed  files changed, added or removed since the base, committed or not, including untracked files unless ignored
     """
 
     top: Path
@@ -46,8 +46,8 @@ class Change:
         return self.named(path) in self.files and self.named(path) not in self.changed
 
     def leads(self, root: str, path: str) -> str:
-        """Return the destination of a path, relative to the workspace at `root`; '' for one outside the repository. The
-        root must not be a link."""
+        """Return the destination of a path, relative to the workspace at `root`; '' for a path outside the repository.
+        The root must not be a link."""
         real = os.path.realpath(f"{root}/{path}")
         if real.startswith(f"{root}/"):
             return real[len(root) + 1 :]
@@ -61,8 +61,8 @@ class Change:
         return any(changed == inside or changed.startswith(f"{inside}/") for changed in self.changed)
 
     def same_at(self, root: Path) -> Callable[[str], bool]:
-        """Return a function that returns whether a file of the workspace at `root` is unchanged; for a link, the file
-        that it leads to, or the link itself if that is outside the repository."""
+        """Return a function that returns whether a file of the workspace at `root` is unchanged; for a link, its
+        destination, or the link itself if the destination is outside the repository."""
         real = os.path.realpath(root)
         return lambda path: self.same(self.leads(real, path) or path)
 
@@ -77,7 +77,7 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
     prefix = "" if below == "." else f"{below}/"
     base = find_base(root, since, exact)
     flags = ("--no-ext-diff", "--no-renames", "--no-relative", "--ignore-submodules=none", "--name-only", "-z")
-    # All at once, because each reads every file.
+    # Started together, because each command reads every file.
     asked = (
         ("diff", *flags, base, "--"),
         ("ls-files", "--others", "--exclude-standard", "-z"),
@@ -88,7 +88,7 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
     for line in tree.split("\0")[:-1]:
         facts, _, path = line.partition("\t")
         files[path], _, blobs[path] = facts.split(" ")
-    # Byte code of rules is no change, except for a target that names such a file.
+    # Byte code of rules is not a change, except for a target that names such a file.
     new = [path for path in untracked.split("\0") if "__pycache__" not in path.split("/")]
     return Change(top, prefix, base, files, blobs, frozenset([*diff.split("\0"), *new]) - {""})
 
@@ -103,7 +103,7 @@ def find_base(root: Path, since: str, exact: bool = False) -> str:
 
 
 def find_head(root: Path) -> str | None:
-    """Return the commit of the workspace's files; None if one was changed, or there is no repository."""
+    """Return the commit of the workspace's files; None if a file was changed, or there is no repository."""
     commit, changed = describe_head(root)
     return None if changed else commit
 

@@ -9,8 +9,8 @@ from typing import Any
 # Seconds of a part of the work, by its name: an action with its id.
 Seconds = Mapping[str, float]
 
-LONGER = 1.02  # factor by which jobs grow until there are few enough
-REPEATED = 3  # a job is begun if others are this many times as long as the work that it repeats
+LONGER = 1.02  # factor by which jobs grow until there are at most `most`
+REPEATED = 3  # a job begins if the other jobs are this many times as long as the work that it repeats
 
 
 @dataclass(slots=True)
@@ -32,11 +32,11 @@ class Job:
 
 
 def divide(work: Mapping[str, Collection[str]], seconds: Seconds, most: int, least_seconds: float) -> list[Job]:
-    """Return at most `most` jobs for targets with this work, none empty.
+    """Return at most `most` jobs, none of them empty, for targets with this work.
 
-    Targets are taken from the longest to the shortest. Each is put into the job to which it adds least, unless that
-    job would exceed a limit; a job is begun if all would. The limit is `least_seconds`, or as much longer as `most`
-    jobs require; and if a new job would repeat work of the other one, three times the seconds of that work.
+    Targets are taken from the longest to the shortest. Each is put into the job to which it adds least, unless that job
+    would exceed a limit; if all jobs would, a new job begins. The limit is `least_seconds`, or as much longer as `most`
+    jobs require; and if a new job would repeat work of the other job, three times the seconds of that work.
     """
     longest = sorted(work, key=lambda label: (-sum(seconds[name] for name in work[label]), label))
     limit = max(least_seconds, sum(seconds[name] for name in set().union(*work.values())) / most, 1.0)

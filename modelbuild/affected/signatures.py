@@ -30,14 +30,13 @@ from modelbuild.store.digests import digest_file
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Facts about a revision besides the files of its workspace.
+    """Facts about a revision, except the files of its workspace.
 
     root      root of the workspace in the working tree, from which Python imports
     same      whether a file of the workspace, by its path, is known to be the same at the other revision
     versions  of tools
     change    the difference between the revisions; changed local modules have a signature with the `side`; None if no
-              local
-              module changed
+              local module changed
     """
 
     root: Path
@@ -51,7 +50,7 @@ class Revision:
         return self.side if self.change is not None and self.change.touches(path) else ""
 
     def any_local(self, tools: Tools) -> str:
-        """Return such a text for all unknown local modules."""
+        """Return a text that differs from the other revision's if any unknown local module changed."""
         changed = self.change.changed_files() if self.change is not None else ()
         return self.side if any(map(tools.may_be_local, changed)) else ""
 
@@ -88,8 +87,8 @@ class Signatures:
         self._packages: dict[str, str] = {}
 
     def target(self, target: ConfiguredTarget) -> TargetSignature:
-        """Return a target's signature; a suite's is that of its members. Raises KeyError for a missing step, and
-        OSError for a missing or unknown file."""
+        """Return a target's signature; a suite's signature is computed from its members. Raises KeyError for a missing
+        step, and OSError for a missing or unknown file."""
         if target.rule == SUITE:
             parts = [[each.id, self.target(each).text] for each in members(self._analyzer, target)]
             return TargetSignature(target.rule, _digest(parts))
@@ -120,7 +119,7 @@ class Signatures:
         return str(FileEntry(digest_file(real), executable))
 
     def _node(self, name: str) -> str:
-        """Return a text like an action's key, with signatures in place of digests of outputs."""
+        """Return a text like an action's key, with signatures instead of digests of outputs."""
         waiting = [] if name in self._nodes else [name]
         while waiting:
             node = self._analyzer.graph.nodes[waiting[-1]]
@@ -143,7 +142,8 @@ class Signatures:
         return key_of([material(action, code, inputs, tools, installed().version, local), toolchain, any_local])
 
     def _toolchain(self, name: str) -> list[object]:
-        """Return all that decides a toolchain other than the workspace's, with the contents of its lock."""
+        """Return everything that decides a toolchain, with the contents of its lock file; nothing for the workspace's
+        toolchain."""
         base = self._analyzer.loader.workspace.config.toolchain
         if name == (INSTALLED if base is None else str(base)):
             return []  # compared for all targets at once

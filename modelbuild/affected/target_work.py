@@ -1,4 +1,4 @@
-"""The work of targets: the actions that they need, and the seconds that those took in earlier builds."""
+"""The work of targets: the actions that they need, and the actions' seconds in earlier builds."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def work_of(
 ) -> tuple[dict[str, set[str]], dict[str, float]]:
     """Return the parts of each target's work by label, and the seconds of each part.
 
-    Members take the place of a suite. A part is an action, or all actions that a target's expansions declared in
-    earlier builds. An action that never ran counts as the median of others of its kind, or as one second. Raises
+    A suite is replaced by its members. A part is an action, or all actions that a target's expansions declared in
+    earlier builds. An action that never ran counts as the median of other actions of its kind, or as one second. Raises
     LoadingError.
     """
     work: dict[str, set[str]] = defaultdict(set)

@@ -25,7 +25,7 @@ class Versions:
             return dict.fromkeys(sorted(named), "")
         found = {name: self.moved.get(name, "") for name in sorted({*named, *map(canonical, absent)})}
         if unknown or absent or not self.moved:
-            found["(lock)"] = self.lock  # requirements of these are unknown
+            found["(lock)"] = self.lock  # their requirements are unknown
         return found
 
 

@@ -10,8 +10,8 @@ from modelbuild.toolchain.lock_file import read_lock
 
 
 def toolchain_text(analyzer: Analyzer) -> str:
-    """Return a text that differs between two revisions if the workspace's toolchain does: its lock's pins, its Python
-    and its packages from source. '' for the Python that modelbuild runs in. Makes no environment."""
+    """Return a text that differs between two revisions if the workspace's toolchain does: its lock file's pins, its
+    Python and its packages from source. '' for the Python that modelbuild runs in. Makes no environment."""
     workspace = analyzer.loader.workspace
     label = workspace.config.toolchain
     if label is None:

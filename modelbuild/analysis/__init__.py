@@ -1,1 +1,1 @@
-"""Analysis: targets and a configuration to a graph of actions."""
+"""Analysis: turn targets and a configuration into a graph of actions."""

@@ -36,7 +36,7 @@ TOOLCHAIN = "toolchain"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A target, and the configuration that it is asked for."""
+    """A target, and its requested configuration."""
 
     label: Label
     configuration: Configuration = ANY
@@ -55,8 +55,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTarget:
-    """A target after analysis. `device` is the one it is configured for; `configured` is whether the device makes a
-    difference to it or to its dependencies. `toolchain` is the name of the one that its actions run in."""
+    """A target after analysis. `device` is the device that it is configured for; `configured` is whether the device
+    makes a difference to it or to its dependencies. `toolchain` is the name of the toolchain that its actions run
+    in."""
 
     node: Node
     rule: str
@@ -98,7 +99,7 @@ class Analyzer:
 
     entries          the Python files of entries
     toolchains       the Python that the actions of each target run in; by default, the workspace's
-    toolchain_files  stamps of the files that decided which
+    toolchain_files  stamps of the files that decided the toolchains
     """
 
     def __init__(
@@ -151,8 +152,7 @@ class Analyzer:
         raise LoadingError(message, at()) if at else UsageError(message)
 
     def _brought(self, label: Label, at: Where | None) -> PythonToolchain:
-        """Return the provider of a toolchain that the built-in rule package brings; the path of its lock is
-        absolute."""
+        """Return the provider of a toolchain in the built-in rule package; the path of its lock file is absolute."""
         if self._own is None:
             folder = self.rules.packages[BUILT_IN]
             loader = Loader(default_workspace(folder), self.rules.by_name, repository=label.repository)
@@ -218,7 +218,7 @@ class Analyzer:
             dependency = self.loader.target(label, at)
             node = Node(label, self._configurations.transition(asked, passed, target, path[0], dependency))
             if path == (DEVICE,):
-                # A device is not built for a device; and a requested device overrides this one.
+                # A device target is not built for a device, and a requested device overrides this attribute.
                 node = Node(pending.device or label)
             check_visible(dependency, package, at)
             pending.found[reference] = node

@@ -12,14 +12,14 @@ _FIRST = ("name", "matrix")
 
 
 def table_order(rules: Mapping[str, Rule]) -> Callable[[str], Sequence[str]]:
-    """Return the function that returns the attributes of a table's rule in order, by the table's header."""
+    """Return a function from a table's header to the attributes of its rule, in order."""
     known = {f"[[{name}]]": attribute_order(rule) for name, rule in rules.items()}
     return lambda header: known.get(header, ())
 
 
 def attribute_order(rule: Rule) -> tuple[str, ...]:
-    """Return the attributes of a rule in order: the name, the matrix, the rule's own as declared, those that it shares
-    with other rules, and those of every target."""
+    """Return the attributes of a rule in order: the name, the matrix, the rule's own attributes as declared, attributes
+    shared with other rules, and attributes of every target."""
     declared: dict[str, None] = {}
     for schema in (each for each in rule.attrs.__mro__ if issubclass(each, Attrs)):
         again = {name for base in schema.__bases__ if issubclass(base, Attrs) for name in base.model_fields}

@@ -23,7 +23,7 @@ def call_rule(
     root: Path,
     at: Callable[[], Location],
 ) -> tuple[Provider, ...]:
-    """Return the providers of a rule in the package at `folder`, for a target declared `at` a place of the workspace at
+    """Return the providers of a rule in the package at `folder`, for a target declared at `at` in the workspace at
     `root`. `check` raises ValueError for an artifact that cannot be built.
 
     Raises LoadingError for any error in the rule, except that an error in a built-in rule is a bug and passes

@@ -47,17 +47,17 @@ class Configurations:
         return DEVICE in self._rules.by_name[target.rule].attrs.model_fields
 
     def passed(self, target: Target, asked: Configuration) -> Configuration:
-        """Return the configuration that a target passes down, given the one that is asked for. The workspace's default
-        device is not passed down: it would override a dependency's own device."""
+        """Return the configuration that a target passes down, given the requested configuration. The workspace's
+        default device is not passed down: it would override a dependency's own device."""
         device = asked.device or (self._own_device(target) if self.has_device(target) else None)
         return Configuration(device, asked.toolchain or self._own_toolchain(target, asked.device))
 
     def transition(
         self, asked: Configuration, passed: Configuration, target: Target, attribute: object, dependency: Target
     ) -> Configuration:
-        """Return the configuration that a dependency is asked for, by an attribute of a target for which `asked` was
-        and which passes `passed` down. A dependency whose own device the target takes needs no other configuration, nor
-        does a dependency that is in the toolchain anyway."""
+        """Return the configuration that an attribute of a target requests from a dependency. The target was requested
+        with `asked`, and passes `passed` down. A dependency whose own device the target takes needs no other
+        configuration; neither does a dependency that is in the toolchain anyway."""
         taken: tuple[str, ...] = ()
         if not asked.device and target.attributes.get(DEVICE) is None:
             taken = self._rules.by_name[target.rule].device_from
@@ -68,8 +68,8 @@ class Configurations:
         return Configuration(device, toolchain)
 
     def _own_toolchain(self, target: Target, device: Label | None) -> str:
-        """Return the toolchain that a target for a device names, or one of the targets from which its rule takes it;
-        '' for the base."""
+        """Return the toolchain that a target for a device names, or else the toolchain of a target from which its rule
+        takes it; '' for the base."""
         if self._toolchains.for_all:
             return ""
         waiting, seen = [(target, device)], {target.label}
@@ -92,8 +92,8 @@ class Configurations:
         return ""
 
     def _own_device(self, target: Target) -> Label | None:
-        """Return the attribute `device`, or else that of a target from which the rule takes it. They are read before
-        selects are resolved, because selects depend on the device."""
+        """Return the attribute `device`, or else the device of the target from which the rule takes it. Devices are
+        read before selects are resolved, because selects depend on the device."""
         waiting, seen = [target], {target.label}
         while waiting:
             each = waiting.pop()

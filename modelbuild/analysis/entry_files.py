@@ -1,4 +1,4 @@
-"""The Python files of an entry: its own, and those of its package that it imports."""
+"""The Python files of an entry: its own file, and the files of its package that it imports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class EntryFiles:
         return self._found[package, path]
 
     def _imported(self, package: str, entry: str, path: str) -> Iterator[str]:
-        """Yield the files of the package that one of its files imports, and the packages of Python around it."""
+        """Yield the files of the package that a file imports, and the packages of Python around it."""
         own = package.split("/") if package else []
         folders = path.split("/")[len(own) : -1]
         yield from self._files(package, package, [*folders, "__init__"])
@@ -67,8 +67,8 @@ class EntryFiles:
                 yield join(folder, "__init__.py")
 
     def _has(self, package: str, folder: str, name: str) -> bool:
-        """Return whether a folder has a file that belongs to the package. Names are asked for one by one: after a
-        listing, any new file of the folder would count as a change."""
+        """Return whether a folder has a file that belongs to the package. Each name is checked separately, because
+        after a listing any new file in the folder would count as a change."""
         if not self._loader.has_file(join(folder, name)):
             return False
         while folder != package:

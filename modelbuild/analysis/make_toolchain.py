@@ -13,7 +13,7 @@ from modelbuild.workspace.toml_document import Stamp
 
 def make_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> Interpreter:
     """Make a toolchain, unless the cache has it, and return its Python. Raises LoadingError for errors in declarations
-    and in the lock, and EnvironmentProblem if it cannot be made.
+    and in the lock file, and EnvironmentProblem if the toolchain cannot be made.
 
     say  called with lines about the progress
     """

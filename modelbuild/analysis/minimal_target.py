@@ -1,4 +1,4 @@
-"""A target with the required attributes of a rule only: a placeholder of the right type for each."""
+"""A target with only the required attributes of a rule: each is a placeholder of the right type."""
 
 from __future__ import annotations
 

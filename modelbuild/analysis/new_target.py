@@ -1,4 +1,4 @@
-"""A new target of a rule, from the rule's example, with labels and files of the workspace in place of the example's."""
+"""A new target of a rule, from the rule's example, with labels and files of the workspace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLACEHOLDER = "# placeholder"
 
 @dataclass(frozen=True, slots=True)
 class NewTarget:
-    """A target as TOML, and its attributes: those with values of the workspace, and those to fill in."""
+    """A target as TOML, its attributes with values from the workspace, and its attributes to fill in."""
 
     text: str
     found: Mapping[str, str]
@@ -36,8 +36,8 @@ class NewTarget:
 
 
 def draft_target(rule: Rule, name: str, package: str, loader: Loader) -> NewTarget:
-    """Return a target for a package. A label is that of a visible target of the rule that the attribute expects, and a
-    file the package's only one with the example's suffix; other values are those of the example."""
+    """Return a target for a package. A label names a visible target of the rule that the attribute expects. A file is
+    the package's only file with the example's suffix. Other values come from the example."""
     (example,) = tomli.loads(rule.example or minimal_target(rule))[rule.name]
     properties = attribute_schemas({rule.name: rule})[0][rule.name].get("properties", {})
     labels = _Labels(package, loader)
@@ -72,15 +72,15 @@ def _rules(schema: Any) -> Iterator[list[str]]:
 
 
 class _Labels:
-    """Finds targets that a package may refer to, those of the package itself first."""
+    """Finds targets that a package may refer to, the package's own targets first."""
 
     def __init__(self, package: str, loader: Loader) -> None:
         self._package = package
         self._loader = loader
 
     def fill(self, value: Any, rules: list[str]) -> Any:
-        """Return the value with a label of the workspace in place of the example's; if there is none, the value itself
-        unless it contains labels, and then None."""
+        """Return the value with a label of the workspace instead of the example's. If the workspace has no such label,
+        return None for a value that contains labels, and any other value unchanged."""
         label = next(self._matching(rules), None)
         labels = value if isinstance(value, list) else [value]
         if not all(isinstance(each, str) and each.startswith((":", "//")) for each in labels):
@@ -90,15 +90,15 @@ class _Labels:
     def _matching(self, rules: list[str]) -> Iterator[str]:
         others = self._loader.packages_below("", skip=lambda label, error: None)
         for name in sorted(others, key=lambda other: other != self._package):
-            with suppress(LoadingError):  # in another package: not the user's question
+            with suppress(LoadingError):  # an error in another package does not matter here
                 for target in self._loader.package(name).targets.values():
                     if target.rule in rules and visible(target, self._package):
                         yield f":{target.label.name}" if name == self._package else str(target.label)
 
 
 def _fill_files(value: Any, folder: Path) -> Any:
-    """Return the value with the names of the folder's files; None if a name in it has no counterpart, or none is a
-    file's."""
+    """Return the value with the names of the folder's files; None if a name in it has no counterpart, or if it contains
+    no file name."""
     if isinstance(value, list):
         filled = [_fill_files(each, folder) for each in value]
         return filled if filled and None not in filled else None
@@ -119,7 +119,7 @@ def _only_file(folder: Path, suffix: str) -> str | None:
 
 
 def _only_class(file: Path) -> str | None:
-    """Return the name of the only class at the top of a Python file; None if there are none or several."""
+    """Return the name of the only class at the top level of a Python file; None if there is no class, or several."""
     with suppress(OSError, SyntaxError, ValueError, RecursionError):
         classes = [node.name for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ClassDef)]
         return classes[0] if len(classes) == 1 else None

@@ -16,10 +16,10 @@ from modelbuild.workspace.workspace import Workspace
 
 
 def open_analyzer(workspace: Workspace, test_filter: str = "", toolchains: Toolchains | None = None) -> Analyzer:
-    """Return an analyzer that makes no toolchain: keys are those of the Python that modelbuild runs in. Raises
+    """Return an analyzer that makes no toolchain: keys are computed for the Python that modelbuild runs in. Raises
     LoadingError for a rule package that does not load.
 
-    toolchains  by default those of the workspace
+    toolchains  by default the workspace's toolchains
     """
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
     loader = Loader(workspace, rules.by_name)
@@ -32,10 +32,10 @@ def open_to_build(
     toolchains: Toolchains | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> Analyzer:
-    """Return an analyzer whose actions run in their toolchains, which decide their keys. Raises what open_analyzer()
-    and make_toolchain() do.
+    """Return an analyzer whose actions run in their toolchains, which decide their keys. Raises as open_analyzer() and
+    make_toolchain() do.
 
-    say  called with lines about the making of toolchains
+    say  called with lines about the progress of making toolchains
     """
     analyzer = open_analyzer(workspace, test_filter, toolchains)
     base = analyzer.toolchains.base

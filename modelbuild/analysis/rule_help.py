@@ -1,4 +1,4 @@
-"""The attributes of a rule for people: types, defaults and meaning, from the JSON Schema of its attributes."""
+"""The help of a rule's attributes: types, defaults and meaning, from the JSON Schema of the attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = {"string": "string", "integer": "integer", "number": "number", "boolean
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute. `default` is TOML, and '' for none; `required` means that it must be given."""
+    """An attribute. `default` is TOML, or '' if there is no default; a `required` attribute must be given."""
 
     name: str
     type: str

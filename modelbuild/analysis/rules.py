@@ -1,4 +1,4 @@
-"""Load rule packages, the built-in one and a workspace's own in the same way."""
+"""Load rule packages: the built-in package and a workspace's own packages, in the same way."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def import_name(reference: str) -> str:
 
 
 def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Location] | None = None) -> Rules:
-    """Import the built-in rule package and the referenced ones, and collect the rules and extensions in their modules.
+    """Import the built-in rule package and the referenced packages, and collect the rules and extensions in their
+    modules.
 
     Raises LoadingError for a package that is missing or fails to import, and for a rule or extension with the name of
     another package's.

@@ -1,4 +1,4 @@
-"""Check the steps of declared actions: they exist and are Python. Finds the imports of a workspace's own steps."""
+"""Check that the steps of declared actions exist and are Python, and find the imports of a workspace's own steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Steps:
 
     def complete(self, action: Action) -> Action:
         """Return the action, with the distributions that its modules import among its tools. Not for built-in modules:
-        their rules list the tools, because most belong to one backend and a step imports only those it needs.
+        their rules list the tools, because most tools belong to one backend and a step imports only the tools that it
+        needs.
 
         Raises LookupError for a missing step, and LoadingError for a missing plug-in or a module that is not Python.
         """

@@ -10,7 +10,7 @@ SUITE = "test_suite"
 
 
 def members(analyzer: Analyzer, target: ConfiguredTarget) -> Iterator[ConfiguredTarget]:
-    """Yield the targets of a suite and of suites in it; of another target, the target itself."""
+    """Yield the targets of a suite and of suites in it; for any other target, the target itself."""
     waiting = [target]
     while waiting:
         each = waiting.pop()

@@ -13,8 +13,8 @@ from modelbuild.labels import Label
 class Toolchains:
     """The Python of each toolchain, by its name: a label as text, or INSTALLED. Safe for many threads.
 
-    base     the toolchain of targets that name none
-    for_all  the base is also the toolchain of targets that name one
+    base     the toolchain of targets that name no toolchain
+    for_all  the base is also the toolchain of targets that name a toolchain
     """
 
     def __init__(self, base: Label | None = None, for_all: bool = False) -> None:
@@ -25,8 +25,8 @@ class Toolchains:
         self._lock = threading.Lock()
 
     def python(self, name: str) -> Interpreter:
-        """Return the Python of a toolchain. Its environment is made if the cache lacks it. Without start(), it is the
-        Python of modelbuild: queries make nothing. Raises as make_toolchain() does."""
+        """Return the Python of a toolchain. Its environment is made if the cache lacks it. Without start(), it is
+        modelbuild's own Python, because queries make no environment. Raises as make_toolchain() does."""
         if name == INSTALLED or self._make is None:
             return installed()
         with self._lock:
@@ -35,7 +35,7 @@ class Toolchains:
             return self._made[name]
 
     def start(self, make: Callable[[Label], Interpreter]) -> None:
-        """Make the base, and from now on other toolchains where python() is called. Raises as `make` does."""
+        """Make the base; from now on, python() makes other toolchains. Raises as `make` does."""
         self._make = make
         self.python(self.base)
 

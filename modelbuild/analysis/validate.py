@@ -1,4 +1,4 @@
-"""Validate raw attributes against a schema; an error is one located line."""
+"""Validate raw attributes against a schema; an error is one line with a location."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = {
     "string_type": "a string",
     "tuple_type": "an array",
 }
-# The most attributes that an error about an unknown one lists.
+# Maximum number of attributes that an error about an unknown attribute lists.
 _MOST = 20
 
 
@@ -62,10 +62,11 @@ def _raised_in(error: BaseException) -> str:
 def _choose_error(
     found: list[tuple[ErrorDetails, Path]], locate: Callable[[Path], Location]
 ) -> tuple[ErrorDetails, Path]:
-    """Return the error to report: an error inside a value before one of the whole value, which may only follow from it,
-    and a wrong value before a missing one. If branches of a union expected different things, it lists all of them."""
+    """Return the error to report. An error inside a value precedes an error of the whole value, which may be only its
+    consequence; a wrong value precedes a missing value. If branches of a union expected different types, the error
+    lists all of them."""
     inner = [(e, path) for e, path in found if not any(other[: len(path)] == path != other for _, other in found)]
-    # Of a value, a union's branches of other types come last.
+    # A union's branches of other types come last.
     details, path = min(inner, key=lambda e: (e[0]["type"] == "missing", locate(e[1]), e[0]["type"].endswith("_type")))
     if _is_plain(details):
         others = [_expected(e) for e, other in inner if other == path and _is_plain(e)]
@@ -93,7 +94,7 @@ def _is_plain(details: ErrorDetails) -> bool:
 
 
 def _expected(details: ErrorDetails) -> str:
-    """Return what pydantic expected, in TOML's words."""
+    """Return the type that pydantic expected, in TOML's terms."""
     if details["type"] in _WORDS:
         return _WORDS[details["type"]]
     text = details["msg"].removeprefix("Input should be ").removeprefix("Input should ").partition(", got ")[0]
@@ -111,7 +112,7 @@ def _path(raw: object, details: ErrorDetails) -> Path:
         elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
         elif details["type"] == "missing" and position == len(loc) - 1:
-            here = None  # reported although it is missing
+            here = None  # a missing attribute is also reported
         else:
             continue
         path.append(part)
@@ -175,7 +176,7 @@ def _fields(models: Iterable[type[BaseModel]]) -> list[str]:
 
 
 def _names(model: type[BaseModel]) -> tuple[object, ...]:
-    """Return the values of `type` by which a union tells a table from others."""
+    """Return the values of `type` by which a union distinguishes tables."""
     return get_args(model.model_fields["type"].annotation) if "type" in model.model_fields else ()
 
 

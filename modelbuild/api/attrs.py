@@ -39,7 +39,7 @@ class Attrs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    # Old names of attributes, which are errors, with the new ones; "limits.bytes" is one in a table.
+    # Old names of attributes, which are errors, and their new names; "limits.bytes" is a name in a table.
     renamed: ClassVar[Mapping[str, str]] = {}
 
     @classmethod

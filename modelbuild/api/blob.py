@@ -11,7 +11,7 @@ from typing import Any
 class Blob:
     """The return value of a backend's `describe(path, offset, size)` for a delegate's blob in a file.
 
-    summary   what the blob is, in one line
+    summary   a description in one line
     inputs    a line for each argument of the delegate, such as "x float32[1, 16]", without constants; with another
               number of lines, `modelbuild inspect` prints none. `outputs` likewise
     facts     other facts, as JSON values, for `modelbuild inspect --json`

@@ -1,4 +1,4 @@
-"""Commands of rule packages: each builds an output group of targets, and may print what is in it."""
+"""Commands of rule packages: each builds an output group of targets, and may print its contents."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`modelbuild NAME TARGET...` builds an output group of targets, and goes on after failures. Any module of a rule
-    package may define commands.
+    """`modelbuild NAME TARGET...` builds an output group of targets, despite failures. Any module of a rule package may
+    define commands.
 
     help     one line
     about    further lines of `--help`
     group    returns the name of the group, given the values of the options by name
     show     returns the lines to print for a built target, given its label, the bytes of the group's files by name, and
-             the values of the options; `json` is among these. May raise UsageError and BuildError. None: progress and
-             failures are all that is printed
+             the values of the options; `json` is an option. May raise UsageError and BuildError. None: only progress
+             and failures are printed
     """
 
     name: str

@@ -83,15 +83,15 @@ class Expander:
     ) -> Mapping[str, DerivedArtifact]:
         """Declare an action; return its outputs by name.
 
-        step       the module `<step>.py` in the folder `steps` beside the rule's module, or a full import name
+        step       the module `<step>.py` in `steps`, next to the rule's module, or a full import name
         outputs    the files and folders that it writes: `Output("sums", "a/sums.txt")`, a path in the action's folder
         inputs     artifacts by name. The step finds a workspace file at its own path, another action's output under
                    the name in its `Output`, and a part of a folder (`DerivedArtifact(action, output, "p7")`) under the
                    input's name: equal parts of different folders share a result
         params     JSON values for the step; part of the key
         unkeyed    params that can't change the output, such as the mirror of a file with a pinned digest
-        tools      distributions whose versions decide the output. Those that the step imports are found by themselves;
-                   name programs, imports by other means, extras (`"name[extra]"`) and local modules
+        tools      distributions whose versions decide the output. The step's imports are found automatically; name
+                   programs, imports by other means, extras (`"name[extra]"`) and local modules
         python     inputs that are searched for imports
         env        variables of the step's environment; part of the key
         plugins    modules that the step imports by name
@@ -298,7 +298,7 @@ class Context(Expander, Generic[A]):
         return self._resolved.providers[dep]
 
     def device(self, kind: type[P]) -> P:
-        """Return the device this target is configured for. Raises LoadingError when there is none."""
+        """Return the device of the target's configuration. Raises LoadingError if it has none."""
         if self.device_label is None:
             message = (
                 f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "

@@ -21,7 +21,7 @@ class Extension:
     name    the value of `type` in the table
     attrs   the schema of the table; its attribute `type` is a Literal of the name
     tools   names of distributions that it uses; `modelbuild info` prints their versions
-    extras  extras of its distribution, each of which installs all that it needs; `modelbuild doctor` checks them
+    extras  extras of its distribution, each with everything that it needs; `modelbuild doctor` checks them
 
     Only for backends with blobs that `modelbuild inspect` describes:
 
@@ -54,7 +54,7 @@ class Extensible:
 
 
 def extended(attrs: type[Attrs], extensions: Mapping[str, Mapping[str, Extension]]) -> type[Attrs]:
-    """Return a schema whose extensible tables are those of the extensions (point -> name -> extension)."""
+    """Return a schema whose extensible tables come from extensions (point -> name -> extension)."""
 
     def table(mark: Extensible) -> Any:
         schemas = {name: each.attrs for name, each in sorted(extensions.get(mark.point, {}).items())}

@@ -12,7 +12,7 @@ Status: TypeAlias = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `text` and `fix`, what to do about a problem, are one line each."""
+    """The result of a check. `text`, and `fix`, the advice for a problem, are one line each."""
 
     name: str
     status: Status
@@ -38,10 +38,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRuntime:
-    """A runtime for devices, which `modelbuild doctor --on` starts there. Any module of a rule package may define some.
+    """A runtime that `modelbuild doctor --on` starts on a device. Any module of a rule package may define runtimes.
 
     find     returns the folder with the runtime for an architecture; raises LookupError with the reason in one line
-    files    returns the files of that folder which the program needs, relative to it, with the program
+    files    returns the program and the files in that folder that it needs, relative to the folder
     program  the program among them; with `--help` it loads its libraries and ends with exit status 0
     """
 

@@ -14,7 +14,7 @@ class Provider:
     """Base of a rule's return values: frozen dataclasses, at most one of each class per target.
 
     made_by  the rules whose targets have it, such as "backend_stack", for help, and for errors about other targets
-    phrase   a target that has it, for errors about a missing provider; '' for one that its rule describes
+    phrase   a target that has it, for errors about a missing provider; '' if its rule describes it
     """
 
     made_by: ClassVar[tuple[str, ...]] = ()
@@ -52,7 +52,7 @@ class Runnable(Provider):
     @property
     def method_inputs(self) -> Mapping[str, tuple[str, ...] | None]:
         """The names of the inputs of each method of the program, by the method's name; None for a method whose inputs
-        are known only after the program is built. By default the methods are unknown, too."""
+        are known only after the program is built. By default the methods are unknown."""
         return {}
 
 
@@ -66,7 +66,7 @@ class Files(Provider):
 @dataclass(frozen=True, slots=True)
 class OutputGroups(Provider):
     """Further files, by the name of their group: `modelbuild build --output-groups=NAME` builds them instead of the
-    target's files, and lays them out in a folder of their own."""
+    target's files, and lays them out in a separate folder."""
 
     groups: Mapping[str, tuple[Artifact, ...]]
 
@@ -78,7 +78,7 @@ class TestAction(Provider):
 
     flaky      whether a failed test is run again without being requested
     filters    whether the actions run only the cases that `ctx.test_filter` selects
-    unmatched  the reason why it selects no case, if that is known before the test runs; there are no reports then
+    unmatched  the reason why it selects no case, if known before the test runs; then there are no reports
     bisect     the search for the cause of a failure, on request: JSON as described in docs/reference/tests.md
     """
 
@@ -104,10 +104,10 @@ class Release(Provider):
 
 @dataclass(frozen=True, slots=True)
 class Origin(Provider):
-    """The licence and the source of files that a target brings in, for provenance and SBOMs. It decides no bytes, so no
-    key contains it.
+    """The licence and the source of files that a target adds, for provenance and SBOMs. It decides no bytes, so no key
+    contains it.
 
-    files    the files: of the workspace, or downloaded
+    files    the files, from the workspace or downloaded
     license  an SPDX expression; '' if unknown
     uris     addresses of the same bytes, or of the page that they come from, without user names and passwords
     """

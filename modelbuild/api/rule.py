@@ -21,10 +21,10 @@ class Rule:
 
     attrs    the schema of a target's attributes
     room     import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
-    example  a target of the rule as a BUILD file declares it, for `modelbuild help` and `modelbuild new`; '' for the
-             required attributes alone
-    toolchain_from  attributes: a target without `toolchain` takes that of the target that the first of them names
-    device_from     attributes: a target without `device` takes that of the target that the first of them names
+    example  a target of the rule in a BUILD file, for `modelbuild help` and `modelbuild new`; '' for the required
+             attributes alone
+    toolchain_from  attributes: a target without `toolchain` takes the toolchain of the target in the first of them
+    device_from     attributes: a target without `device` takes the device of the target in the first of them
     """
 
     name: str
@@ -46,8 +46,8 @@ def rule(
 ) -> Callable[[Implementation[A]], Rule]:
     """Make a rule of a function, with the function's name. Any module of a rule package may define rules, except in a
     folder called `steps`. `example` is a target in a BUILD file, `[[name_of_the_rule]]`. A target without the attribute
-    `toolchain` takes the toolchain of the target that an attribute of `toolchain_from` names: a test that of its
-    program. So it is with `device` and `device_from`: a bundle is for the device of its program."""
+    `toolchain` takes the toolchain of the target that an attribute of `toolchain_from` names: a test takes its
+    program's. `device_from` does the same for `device`: a bundle takes its program's device."""
 
     def decorate(function: Implementation[A]) -> Rule:
         room = _room(function.__module__)

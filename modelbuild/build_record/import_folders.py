@@ -17,7 +17,7 @@ _MODULES = tuple(all_suffixes())
 # Names that list installed distributions, or that Python reads at startup.
 _INSTALLED = (".dist-info", ".egg-info", ".pth")
 
-# The most entries that are searched for a module in a folder without an __init__.py.
+# Maximum number of entries that are searched for a module in a folder without an __init__.py.
 _MOST = 1000
 
 
@@ -27,7 +27,7 @@ def import_path() -> list[str]:
 
 
 def folders_of(package: Path) -> list[str]:
-    """Return a package's folder and those below it."""
+    """Return a package's folder and all folders below it."""
     found = []
     for folder, below, _ in os.walk(package):
         below[:] = _chosen(below)
@@ -53,8 +53,8 @@ def stamps_in(folder: str) -> str | None:
     """Return a digest of the names in a folder that can change imports, and of the installation time of each
     distribution, because reinstalling the same version changes no name. None if the folder cannot be listed.
 
-    The names are those of modules, packages and installed distributions. A checkout that Python imports from contains
-    other files too, and folders of builds.
+    Only names of modules, packages and installed distributions count: a checkout that Python imports from also contains
+    other files and build folders.
     """
     try:
         with os.scandir(folder) as entries:
@@ -65,7 +65,8 @@ def stamps_in(folder: str) -> str | None:
 
 
 def _installed_at(entry: os.DirEntry[str]) -> str:
-    """Return mtime and inode of an entry that locates modules, such as an editable install's finder; '' for others."""
+    """Return mtime and inode of an entry that locates modules, such as an editable install's finder; '' for other
+    entries."""
     if not entry.name.endswith(_INSTALLED) and not entry.name.startswith("__editable__"):
         return ""
     status = entry.stat()
@@ -92,8 +93,8 @@ def _matters(entry: os.DirEntry[str]) -> bool:
 
 
 def _gives_modules(folder: str) -> bool:
-    """Return whether there is a module below a folder; importing a folder without any gives an empty package. Also True
-    if the search takes too long."""
+    """Return whether there is a module below a folder; importing a folder without modules gives an empty package. Also
+    True if the search takes too long."""
     waiting, seen = [folder], 0
     while waiting:
         try:

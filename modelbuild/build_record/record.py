@@ -1,7 +1,7 @@
 """The record of a finished build: its inputs and outputs, for the next build to find that nothing changed.
 
-The null path: imports little beyond Python's own startup. A record is one file: a checksum of the rest, integers in the
-machine's format, then texts, each followed by a NUL byte.
+A build with nothing to do runs this module, so it imports little beyond Python's own startup. A record is one file: a
+checksum of the rest, integers in the machine's format, then texts, each followed by a NUL byte.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Stamps:
 
 
 class Surroundings:
-    """Everything that decides a build besides the contents of files. `moved`: folders' times differ from the stored
-    ones.
+    """Everything that decides a build, except the contents of files. `moved`: folders' times differ from the stored
+    times.
 
     imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of the importable names
     folders  folders that were listed: ctime (0: compare the names), inode, a digest of the names
@@ -88,7 +88,7 @@ class Surroundings:
 class Record:
     """One build.
 
-    files    files that were read: size, ctime (which changes with the executable bit too), inode
+    files    files that were read: size, ctime (which also changes with the executable bit), inode
     outputs  files that were laid out: size, mtime (a new hard link elsewhere changes the ctime), inode, mode
     token    equal to the token in other files about this build
     """
@@ -181,7 +181,7 @@ def keep_times(path: str, record: Record) -> None:
 
 
 def read_record(path: str) -> Record | None:
-    """Return the record in a file; None for a missing one, or one of another version."""
+    """Return the record in a file; None if the file is missing or has another version."""
     data = read_regular(path)
     start = len(_MAGIC) + _SUM
     content = data[start:]
@@ -204,13 +204,13 @@ def read_regular(path: str) -> bytes:
 
 
 def write_record(path: str, record: Record) -> None:
-    """Write a record. Raises OSError. The file appears whole or not at all."""
+    """Write a record. Raises OSError. The file appears complete or not at all."""
     data = _encode(record)
     write_whole(path, _MAGIC + crc32(data).to_bytes(_SUM) + data)
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file that appears whole or not at all, and replaces anything at its path. Raises OSError."""
+    """Write a file, which appears complete or not at all, and replaces anything at its path. Raises OSError."""
     from modelbuild.store.files import remove
 
     temporary = f"{path}.{os.getpid()}"

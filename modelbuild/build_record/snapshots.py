@@ -21,7 +21,7 @@ from modelbuild.store.files import make_folder
 from modelbuild.times import granularity, settled
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
-# size, ctime_ns, inode of a file; of an output, its mtime_ns and its mode besides (see output_tree.OutputStamp).
+# size, ctime_ns, inode of a file; of an output, also its mtime_ns and its mode (see output_tree.OutputStamp).
 Stamp = tuple[int, int, int]
 OutputStamp = tuple[int, int, int, int]
 
@@ -42,7 +42,7 @@ class Seen:
 
     files    files that were read
     folders  folders that were listed
-    present  paths where a regular file was required, and `absent` where none was
+    present  paths where a regular file was required; `absent`: paths where no regular file was required
     python   folders that Python imports from (see import_folders.py)
     outputs  stamps of the files that were laid out
     began    start time, by time.time_ns()
@@ -60,7 +60,7 @@ class Seen:
 
     @classmethod
     def start(cls) -> Seen:
-        """Return what a build sees before it reads or imports anything."""
+        """Return the state that a build sees before it reads or imports anything."""
         seen = cls()
         seen.python.update(importable(import_path()))
         return seen
@@ -91,7 +91,7 @@ class Seen:
 
 
 class Snapshot:
-    """The place of the record of equal requests in a workspace, in its output tree."""
+    """The path of the record of equal requests, in the workspace's output tree."""
 
     def __init__(self, output: Path, path: Path) -> None:
         self._output = output
@@ -99,7 +99,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, workspace: Workspace, identity: Sequence[object]) -> Snapshot:
-        """Return the place for requests of an identity, which consists of JSON values."""
+        """Return the path for requests with an identity, which consists of JSON values."""
         python = [__version__, sys.version, sys.prefix, sys.path]
         text = json.dumps([*python, str(workspace.config.cache_dir), *identity])
         output = workspace.root / OUTPUT_FOLDER
@@ -116,7 +116,7 @@ class Snapshot:
     ) -> None:
         """Save a build's record. Not saved if a file changed within the clock's granularity, or if the output tree is
         read-only or being removed; an older record is only valid if nothing changed since. With `stale`, only these
-        targets were built, and the previous record describes the others."""
+        targets were built, and the previous record describes all other targets."""
         if not seen.settled():
             self.forget()
             return

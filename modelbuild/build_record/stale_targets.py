@@ -47,18 +47,18 @@ class StaleTargets:
         return tuple(BuiltTarget(*target) for target in self.record.targets if target[0] not in self.labels)
 
     def merge(self, built: Iterable[BuiltTarget]) -> tuple[BuiltTarget, ...]:
-        """Return all targets in their order, with the rebuilt ones in their places."""
+        """Return all targets in their order, with the rebuilt targets in their places."""
         new = {(target.label, target.config): target for target in built}
         return tuple(new.get(target[:2]) or BuiltTarget(*target) for target in self.record.targets)
 
     def actions(self, reads: TargetReads) -> int:
-        """Return the number of actions that all targets depend on; `reads` are those of the rebuilt targets."""
+        """Return the number of actions that all targets depend on; `reads` are the reads of the rebuilt targets."""
         return self.record.actions + sum(reads.actions.get(s, 0) - self.reads.actions.get(s, 0) for s in self.labels)
 
 
 def find_stale(path: Path, root: str) -> StaleTargets | None:
-    """Return the stale targets since the build with the record at `path`; None if that needs loading and analysing all
-    targets."""
+    """Return the stale targets since the build with the record at `path`; None if all targets must be loaded and
+    analysed to find them."""
     record = read_record(str(path))
     found = _changes(record, root) if record is not None else None
     if record is None or found is None:
@@ -79,15 +79,14 @@ def find_stale(path: Path, root: str) -> StaleTargets | None:
 
 
 def above(path: str) -> Iterator[str]:
-    """Yield a path and its parent folders; a target's output is one of them."""
+    """Yield a path and its parent folders, any of which may be a target's output."""
     while path:
         yield path
         path = path.rpartition("/")[0]
 
 
 def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
-    """Return the changed files and outputs; None if something else changed, or a file is not a regular file any
-    more."""
+    """Return the changed files and outputs; None if something else changed, or a file is no longer a regular file."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not record.surroundings.are_current(root, folder):

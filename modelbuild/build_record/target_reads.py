@@ -1,4 +1,4 @@
-"""The files and targets that each target of a build depends on, stored beside the build's record."""
+"""The files and targets that each target of a build depends on, stored next to the build's record."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def gather_reads(analyzer: Analyzer, ran: Iterable[str], loaded: Collection[str]
 
 def merge_reads(old: TargetReads, new: TargetReads, stale: Collection[str]) -> TargetReads:
     """Return the merged dependencies after targets `stale` were rebuilt. They and their dependencies were analysed
-    again, but perhaps not for all earlier devices, and not all actions were required: so the old dependencies stay."""
+    again, but perhaps not for all earlier devices, and not all actions were required, so the old dependencies stay."""
     actions = {label: count for label, count in new.actions.items() if label in stale or label not in old.actions}
     return TargetReads(_union(old.sources, new.sources), _union(old.needs, new.needs), old.actions | actions)
 
@@ -81,7 +81,7 @@ def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, li
 
 
 def write_reads(path: Path, reads: TargetReads, token: int) -> None:
-    """Write beside the record at `path` with this token. Raises OSError."""
+    """Write next to the record at `path`, with this token. Raises OSError."""
     data = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions]).encode()
     write_whole(f"{path}.reads", _checksum(data) + data)
 

@@ -1,4 +1,4 @@
-"""Errors of the command line that click finds, in modelbuild's words."""
+"""Rewrite click's errors about the command line in modelbuild's form."""
 
 from __future__ import annotations
 

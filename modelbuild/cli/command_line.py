@@ -45,6 +45,6 @@ def _run(arguments: Sequence[str]) -> int | None:
     except click.Abort:
         raise KeyboardInterrupt from None
     except (KeyError, ValueError):
-        if os.environ.get(COMPLETE):  # the shell's words or their position are missing
+        if os.environ.get(COMPLETE):  # the shell did not pass its words or their position
             return ExitCode.USAGE
         raise

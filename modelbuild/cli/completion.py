@@ -39,7 +39,7 @@ class _Workspace(click.ParamType[str]):
         return [CompletionItem(each) for each in found]
 
     def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
-        """Return the candidates. `package` is that of the command's folder."""
+        """Return the candidates. `package` is the package of the command's folder."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class InputName(_Workspace):
 
 
 class Bash(BashComplete):
-    """bash splits words at colons, and expects only the part after the last one."""
+    """bash splits words at colons, and expects only the part after the last colon."""
 
     name = "bash"
 
@@ -105,12 +105,13 @@ TARGET, PROFILE, INPUT = TargetName(), ProfileName(), InputName()
 
 
 def use() -> None:
-    """Make click complete for bash as here."""
+    """Register this completion with click for bash."""
     add_completion_class(Bash, "bash")
 
 
 def _number(position: str) -> int:
-    """Return the position of a word: at least 1, the first after the program's name; 1 for anything but a number."""
+    """Return the position of a word: at least 1, the first after the program's name; 1 for text that is not a
+    number."""
     return max(1, int(position)) if position.isascii() and position.isdecimal() and len(position) < 10 else 1
 
 
@@ -139,7 +140,7 @@ def _labels(root: Path, start: str) -> Iterator[str]:
 
 
 def _packages(root: Path, start: str) -> Iterator[str]:
-    """Yield packages with a prefix, except packages below another one in the list."""
+    """Yield packages with a prefix, except packages below another package in the list."""
     above = start.rpartition("/")[0]
     try:
         with os.scandir(root / above) as entries:

@@ -56,7 +56,8 @@ class _Commands(click.Group):
 
 
 def _declared(ctx: click.Context) -> Mapping[str, Command]:
-    """Return the commands of rule packages: of the workspace around the current folder, or of the option -C."""
+    """Return the commands of the rule packages of the workspace around the current folder, or the folder of the option
+    -C."""
     from modelbuild.cli.targets.loaded_rules import commands_here
 
     return commands_here(Path(ctx.params.get("directory") or ".").resolve())
@@ -95,6 +96,6 @@ def cli(ctx: click.Context, directory: Path) -> None:
     """A build system for models: BUILD.toml in, ExecuTorch programs out."""
     try:
         folder = directory.resolve()
-    except (OSError, RuntimeError):  # removed meanwhile; links that lead in a circle
+    except (OSError, RuntimeError):  # a folder was removed meanwhile, or links form a cycle
         raise click.UsageError(f"the folder '{directory}' no longer exists") from None
     ctx.obj = Settings(folder, ctx.obj or ())

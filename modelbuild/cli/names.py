@@ -1,4 +1,4 @@
-"""The engine's commands by name, with the help of `modelbuild --help`. Imports nothing, as completion needs no more."""
+"""The engine's commands by name, with the help of `modelbuild --help`. Imports nothing, so that completion is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A build with nothing to do: a repeated command line is answered from its record, by which nothing changed.
+"""A build with nothing to do: a repeated command line is answered from its record, if nothing changed.
 
 Command lines of successful builds are saved in the output tree. Imports little beyond Python's own startup, and no
 click.
@@ -29,12 +29,12 @@ _FOLDER = f"{_OUTPUT}/.modelbuild/commands"
 _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 _SUM = 4  # bytes of a checksum
 
-# Prints nothing, instead of a value of --show-outputs.
+# Stands for printing nothing, instead of a value of --show-outputs.
 QUIET = "quiet"
 
 
 def run_null_build(arguments: Sequence[str]) -> int | None:
-    """Return the exit code of a command line whose last build is up to date; None for any other."""
+    """Return the exit code of a command line whose last build is up to date; None for any other command line."""
     started = time.monotonic()
     saved = _saved(arguments)
     if saved is None:
@@ -58,7 +58,7 @@ def save_command(arguments: Sequence[str], record: Path, show: str) -> None:
     """Save a successful command line. Nothing is saved if the output tree is read-only.
 
     record   path of the build's record, which shows whether anything changed
-    show     what to print if nothing changed: QUIET, or the value of --show-outputs
+    show     the output if nothing changed: QUIET, or the value of --show-outputs
     """
     from binascii import crc32
     from contextlib import suppress

@@ -100,7 +100,7 @@ def building(function: Command) -> Command:
 
 
 def building_in_several(function: Command) -> Command:
-    """Add the options of a command that builds in several toolchains: the function gets `flags` without one."""
+    """Add the options of a command that builds in several toolchains: the function gets `flags` without a toolchain."""
     return _building(function, [flag for flag in BUILD_FLAGS if flag.kind != "toolchain"])
 
 

@@ -47,7 +47,7 @@ def page_of_build(path: Path, workspace: Workspace, settings: Settings, comparis
 
 
 def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> None:
-    """Write the page of the last build that the history has. Raises UsageError if there is none, and for a file that
+    """Write the page of the last build in the history. Raises UsageError if there is no build, and for a file that
     cannot be written."""
     check_suffix(path)
     records = Records(workspace.config.cache_dir, workspace.root)
@@ -104,7 +104,7 @@ def check_suffix(path: Path) -> None:
 
 
 def reasons_of(workspace: Workspace, actions: Mapping[str, ActionFinished], since: float) -> dict[str, Reason]:
-    """Return why the actions of a build ran or were cached, by id; of none if the history has no build after `since`,
+    """Return why the actions of a build ran or were cached, by id; empty if the history has no build after `since`,
     such as after Ctrl-C."""
     records = Records(workspace.config.cache_dir, workspace.root)
     build = records.newest()

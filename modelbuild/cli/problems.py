@@ -19,10 +19,10 @@ _LACKING = frozenset((errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno
 
 def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
     """Run a command. Prints errors, one line each, on stderr; returns the exit code."""
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # CI systems send it; handled like Ctrl-C
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # CI systems send SIGTERM; it is handled like Ctrl-C
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: paths and terminals need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")  # like stderr: paths and terminals need not be UTF-8
     try:
         return ExitCode(work() or 0)
     except KeyboardInterrupt:

@@ -80,7 +80,8 @@ def publishing(function: Command) -> Command:
 
 
 def one_target(folder: Path, target: str, flags: Flags) -> tuple[Workspace, Request]:
-    """Return the workspace around a folder, and the request to build one target here. Raises UsageError for several."""
+    """Return the workspace around a folder, and the request to build one target on this machine. Raises UsageError for
+    several targets."""
     workspace = load_workspace(find_root(folder))
     label = label_of(target, workspace.package_of(folder))
     request = make_request(workspace, folder, (str(label),), flags)

@@ -1,4 +1,4 @@
-"""Options of commands that build, for files that a CI job keeps."""
+"""Options of build commands for files that a CI job keeps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Recording:
         self, reporter: Reporter, workspace: Workspace, settings: Settings, base: Base | None = None
     ) -> Reporter:
         """Return the reporter together with the requested recorders. Paths are relative to the current folder; summary
-        and report compare with `base` in place of the last builds. Raises UsageError for a file that cannot be
+        and report compare with `base` instead of the last builds. Raises UsageError for a file that cannot be
         written."""
         if not self.wanted:
             return reporter

@@ -25,7 +25,7 @@ from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 def click_command(declared: Command) -> click.Command:
-    """Return the command of the command line for a declared one."""
+    """Return the click command for a declared command."""
 
     @click.pass_obj
     def run(

@@ -1,6 +1,6 @@
 """`--watch`: run a command again after each change of a file in the workspace.
 
-Each run is a new process, which finds changes as every build does: nothing that an earlier run read can be stale.
+Each run is a new process, so it cannot use stale data of an earlier run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _run(arguments: Sequence[str]) -> None:
     place = arguments.index(_FLAG)
     # -P: modules in the user's folder must not replace ours.
     command = [sys.executable, "-P", "-m", "modelbuild", *arguments[:place], *arguments[place + 1 :]]
-    # In a group of its own, so that it gets an interrupt from here alone, and once.
+    # In a process group of its own, so that it gets an interrupt only from here, and only once.
     with subprocess.Popen(command, process_group=0) as process:
         try:
             process.wait()

@@ -1,4 +1,4 @@
-"""Python's byte code of steps, kept beside their sources: workers cannot write there, and would compile each time."""
+"""Python's byte code of steps, kept next to their sources. Workers cannot write there, and would compile each time."""
 
 from __future__ import annotations
 

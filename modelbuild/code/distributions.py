@@ -35,8 +35,8 @@ def parse(requirement: str) -> Wanted:
 
 
 class Distribution:
-    """One installed distribution. Paths of its files are relative to `folder`; `markers` are those of its Python, if it
-    is not that of this process (see Interpreter)."""
+    """One installed distribution. Paths of its files are relative to `folder`; `markers` are its Python's markers,
+    unless it is the Python of this process (see Interpreter)."""
 
     def __init__(self, found: metadata.Distribution, markers: Mapping[str, str] | None = None) -> None:
         self._found = found
@@ -69,13 +69,13 @@ class Distribution:
 
     @cached_property
     def record_file(self) -> str | None:
-        """The path of RECORD; None if there is none, and so no file has a digest."""
+        """The path of RECORD; None if there is no RECORD, and therefore no digests."""
         match = re.search(r"\n([^\n,]+\.dist-info/RECORD),", self.record)
         return os.path.join(self.folder, match[1]) if match else None
 
     @cached_property
     def project(self) -> str | None:
-        """The source folder of an editable install; None for any other."""
+        """The source folder of an editable install; None for any other distribution."""
         url = json.loads(self._found.read_text("direct_url.json") or "{}")
         if url.get("dir_info", {}).get("editable"):
             from urllib.parse import unquote, urlsplit
@@ -85,13 +85,13 @@ class Distribution:
 
     @property
     def has_record(self) -> bool:
-        """Return whether RECORD describes the content of its modules: not for an editable install, nor without a
+        """Return whether RECORD describes the content of its modules. False for an editable install, and without a
         RECORD, as with `setup.py develop` and Linux distributions."""
         return self.project is None and self.record_file is not None
 
     @property
     def modules(self) -> Sequence[str]:
-        """The top-level modules that an editable distribution lists; one with its own name if it lists none."""
+        """The top-level modules that an editable distribution lists; if it lists none, a module with its own name."""
         listed = (self._found.read_text("top_level.txt") or "").split()
         return listed or [self.name.replace("-", "_")]
 
@@ -102,7 +102,7 @@ class Distribution:
 
     @property
     def contents(self) -> list[str]:
-        """The lines of RECORD for files beside the distribution's metadata, sorted: path, digest, size. Without files
+        """The lines of RECORD (path, digest, size), sorted, except for the distribution's metadata and for files
         outside the folder, such as scripts, whose first lines contain Python's path."""
         own = os.path.basename(os.path.dirname(self.record_file or "")) + "/"
         lines = (line for line in self.record.split("\n") if ",sha" in line)
@@ -119,7 +119,7 @@ class Distribution:
 
     @property
     def packages(self) -> list[str]:
-        """The top-level packages in RECORD, or those of an editable install in `source`."""
+        """The top-level packages in RECORD; for an editable install, the packages in `source`."""
         if self.project is not None:
             return sorted(
                 each for each in os.listdir(self.source) if os.path.isfile(f"{self.source}/{each}/__init__.py")
@@ -128,7 +128,7 @@ class Distribution:
 
     @cached_property
     def source(self) -> str:
-        """The folder of its packages: of an editable install, the one that its .pth file names, if it has one."""
+        """The folder of its packages; for an editable install, the folder in its .pth file, if it has such a file."""
         name = re.search(r"\n([^\n,/]+\.pth),", self.record) if self.project is not None else None
         lines = (self._found.read_text(f"../{name[1]}") or "").split() if name is not None else []
         return lines[0] if len(lines) == 1 else self.folder
@@ -140,7 +140,7 @@ class Distribution:
         lines = self._metadata.get_all("Requires-Dist") if self.record_file is not None else self._found.requires
         for line in lines or ():
             extra = _ONLY_EXTRA.search(line)
-            if extra is not None and canonical(extra[1]) not in extras:  # most lines; parsing takes longer
+            if extra is not None and canonical(extra[1]) not in extras:  # skips most lines unparsed
                 continue
             requirement = Requirement(line)
             marker = requirement.marker
@@ -150,8 +150,8 @@ class Distribution:
 
 
 class Distributions:
-    """The distributions in some folders; of several with one name, the first. `markers`: see Distribution. `beside`:
-    those that find() returns if these folders lack them."""
+    """The distributions in some folders. The first distribution with a name hides others. `markers`: see Distribution.
+    `beside`: the distributions that find() returns if these folders lack them."""
 
     def __init__(
         self, path: Sequence[str], markers: Mapping[str, str] | None = None, beside: Distributions | None = None
@@ -171,7 +171,7 @@ class Distributions:
         return self._by_name[name]
 
     def is_beside(self, name: str) -> bool:
-        """Return whether find() returns the distribution of a name from `beside`."""
+        """Return whether find() takes the distribution with this name from `beside`."""
         found = self.find(name)
         return found is not None and self._beside is not None and found is self._beside.find(name)
 

@@ -13,9 +13,9 @@ from modelbuild.code.search_path import under
 def extra_with(
     missing: Iterable[str], tools: Iterable[str], packages: Collection[str], distributions: Distributions
 ) -> str:
-    """Return the package to install, such as `modelbuild[cuda]`: the extra that installs most of the missing packages;
-    of several, the one that lists most of them itself, then most of the action's tools, then the smallest. '' if there
-    is none.
+    """Return the package to install, such as `modelbuild[cuda]`, or ''. It is the extra that installs most of the
+    missing packages. Ties are broken by the number of missing packages that the extra lists itself, then by the number
+    of the action's tools that it lists, then by the smaller number of distributions.
 
     packages  import names of rule packages; only extras of their distributions count
     """
@@ -39,7 +39,7 @@ def distribution_of(package: str, distributions: Distributions) -> str | None:
 
 
 def _contains_any(found: Distribution, packages: Collection[str]) -> bool:
-    if found.project is not None:  # in editable mode, when it records no modules
+    if found.project is not None:  # in editable mode, its RECORD lists no modules
         return any(under(folder, os.path.realpath(found.project)) for name in packages for folder in _folders(name))
     return any(found.records(f"{name}/") for name in packages)
 
@@ -51,7 +51,7 @@ def _folders(package: str) -> list[str]:
 
 
 def _closure(wanted: Wanted, distributions: Distributions) -> set[str]:
-    """Return the names of a distribution and of all its requirements, as far as they are installed."""
+    """Return the names of a distribution and of all its requirements, if they are installed."""
     done: set[Wanted] = set()
     pending = [wanted]
     while pending:

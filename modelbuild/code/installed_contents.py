@@ -1,4 +1,4 @@
-"""Contents of installed distributions, for keys beside the version."""
+"""Contents of installed distributions, which keys contain in addition to the version."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class InstalledContents:
         self._lock = threading.Lock()
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the text for keys of installed distributions: `2.14.0 1f0c...`, the version and a digest of the files;
-        for editable ones, whose modules are local, the version alone."""
+        """Return the text for keys of installed distributions: `2.14.0 1f0c...`, the version and a digest of the files.
+        For an editable distribution, whose modules are local, it is the version alone."""
         with self._lock:
             return {name: self._state(name) for name in names}
 

@@ -24,12 +24,13 @@ class Interpreter:
     """A Python with installed distributions.
 
     program       its absolute path
-    prefix        the folder of its environment, and `base_prefix` that of the Python that the environment was made with
+    prefix        the folder of its environment; `base_prefix` is the folder of the Python that the environment was made
+                  with
     version       such as 3.11.7
     path          the folders that it imports from
     suffixes      endings of its extension modules' files
     stdlib        names of Python's own top-level modules
-    markers       values of the markers of requirements (PEP 508); None: those of this process
+    markers       values of the markers of requirements (PEP 508); None: the markers of this process
     toolchain     the label of the toolchain that it belongs to; '' for the Python that modelbuild runs in
     lock          the lock file of that toolchain, relative to the workspace, or absolute
     """
@@ -46,7 +47,7 @@ class Interpreter:
     lock: str = ""
 
     def lock_advice(self, missing: str) -> str:
-        """Return the advice for a package that the lock lacks."""
+        """Return the advice for a package that the lock file lacks."""
         if self.toolchain.startswith("@"):
             return f"expected a python_toolchain of your own, whose lock has {missing}"
         return f"add {missing} to the lock of {self.toolchain}"
@@ -83,5 +84,5 @@ def _installed(path: tuple[str, ...], prefix: str) -> Interpreter:
 
 
 def installed() -> Interpreter:
-    """Return the Python that modelbuild runs in: the toolchain of workspaces that name none."""
+    """Return the Python that modelbuild runs in: the toolchain of workspaces that name no toolchain."""
     return _installed(tuple(search_path()), sys.prefix)

@@ -1,5 +1,6 @@
-"""Find the origin of a module: a file listed by an installed distribution, or a local module, which only its content
-identifies: in an editable install, in a folder on PYTHONPATH, or copied beside installed packages."""
+"""Find the origin of a module: an installed distribution that lists its file, or a local module. Only its content
+identifies a local module: it is in an editable install, in a folder on PYTHONPATH, or copied next to installed
+packages."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class LocalModule:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The origin of a module: the distributions that it belongs to, and the module if it is a local one."""
+    """The origin of a module: the distributions that it belongs to, and the module if it is local."""
 
     owners: tuple[str, ...] = ()
     local: LocalModule | None = None
@@ -40,8 +41,8 @@ class Found:
 class Modules:
     """Finds modules as a Python process without a current folder does.
 
-    interpreter    the Python of that process, and `distributions` those that it finds
-    workspace      its root: files directly in that folder are sources to declare, and not local modules
+    interpreter    the Python of that process; `distributions` are the distributions that it finds
+    workspace      its root; files directly in that folder are sources to declare, not local modules
     keyed          names of top-level modules whose content is in keys anyway
     """
 
@@ -55,8 +56,8 @@ class Modules:
         self._found: dict[str, Found | None] = {}
 
     def find(self, name: str) -> Found | None:
-        """Return the origin of a module, by import name: of the top-level module, or below plain folders of the first
-        package or module. None for a module that is missing, part of Python, or in keys anyway.
+        """Return the origin of the top-level module of an import name, or below plain folders, of the first package or
+        module. None for a module that is missing, part of Python, or in keys anyway.
 
         Raises EnvironmentProblem for a module in an archive.
         """
@@ -102,7 +103,7 @@ class Modules:
         return self._spec(top) is not None
 
     def _spec(self, top: str) -> ModuleSpec | None:
-        if self._interpreter.toolchain:  # the finders of this process find what is installed with modelbuild
+        if self._interpreter.toolchain:  # the finders of this process find packages installed with modelbuild
             return self._interpreter.find_module(top)
         for finder in sys.meta_path:
             if finder in (BuiltinImporter, FrozenImporter) or isinstance(finder, PackageFinder):
@@ -118,7 +119,7 @@ class Modules:
         return None
 
     def _in_folders(self, name: str, folders: Sequence[str], below: Sequence[str]) -> Found:
-        """Return the origin of a plain folder, or of several with one name."""
+        """Return the origin of a plain folder, or of several plain folders with the same name."""
         if below:
             inner = f"{name}.{below[0]}"
             for folder in folders:
@@ -156,15 +157,15 @@ class Modules:
         return [d for d in self._distributions.in_folder(folder) if d.records(path)]
 
     def _owner(self, name: str, base: str, path: str) -> tuple[str, ...]:
-        """Return the distribution of a local module, if there is one: an editable one (the innermost of nested
-        projects), or one beside it without a RECORD."""
+        """Return the distribution of a local module, or None: an editable distribution (the innermost of nested
+        projects), or a distribution next to the module without a RECORD."""
         projects = [d for d in self._distributions.projects() if under(path, os.path.realpath(str(d.project)))]
         inner = sorted(projects, key=lambda d: len(os.path.realpath(str(d.project))))[-1:]
         beside = (d for d in self._distributions.in_folder(base) if not d.has_record and name in d.modules)
         return tuple(d.name for d in inner or list(beside)[:1])
 
     def shadows(self, name: str) -> bool:
-        """Return whether a distribution has a module with the name of a local one, which is imported in its place."""
+        """Return whether a local module with this name hides a distribution's module."""
         paths = [os.path.relpath(file, "/") for file in _files(f"/{name.replace('.', '/')}")]
         return any(each.records(path) for each in self._distributions.all() for path in paths)
 

@@ -20,7 +20,7 @@ _CHECKED_HASH = (0b11).to_bytes(4, "little")
 
 class SourceLoader(SourceFileLoader):
     """Loads a module of a package whose source is in keys. `digest` is the SHA-256 (hex) of its source. Byte code that
-    is valid for a time and size is ignored, because another source may have the same."""
+    is valid for a time and size is ignored, because another source may have the same time and size."""
 
     digest = ""
 
@@ -33,12 +33,12 @@ class SourceLoader(SourceFileLoader):
         return data
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
-        """Do nothing: the engine writes byte code, in the only valid form."""
+        """Do nothing: the engine writes byte code, with a hash of the source."""
 
 
 class PackageFinder:
-    """Finds packages (import name -> folder) and the modules in them. Their parent folders, this package's too, are not
-    on sys.path."""
+    """Finds packages (import name -> folder) and the modules in them. Their parent folders, including this package's,
+    are not on sys.path."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = folders

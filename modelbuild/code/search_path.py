@@ -23,9 +23,9 @@ def _program() -> str:
 
 
 def import_path(workspace: Path) -> list[str]:
-    """Return the folders that steps import from: those of Python's own modules and of installed distributions, except
-    folders that contain the workspace or are inside it (a virtual environment in the workspace counts as outside).
-    Modules of other folders are laid out for the actions that have them in their keys."""
+    """Return the folders that steps import from: the folders of Python's own modules and of installed distributions.
+    Folders that contain the workspace, or are inside it, are excluded; a virtual environment in the workspace counts as
+    outside. Modules of other folders are laid out for the actions that have them in their keys."""
     root = os.path.realpath(workspace)
     inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if under(prefix, root)]
 
@@ -37,7 +37,7 @@ def import_path(workspace: Path) -> list[str]:
 
 
 def _is_pythons(entry: str) -> bool:
-    """Return whether a folder contains Python's own modules, or packages installed beside them."""
+    """Return whether a folder contains Python's own modules, or packages installed next to them."""
     own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
     return entry in own or os.path.dirname(entry) in own or os.path.basename(entry) in (archive, "dist-packages")

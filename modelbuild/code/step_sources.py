@@ -97,7 +97,7 @@ def source(file: Path) -> StepSource:
 
 
 def changed(module: str) -> str:
-    """Return the error for a module that differs from the one in the key."""
+    """Return the error for a module that differs from the module in the key."""
     return f"module {module} changed during the build; build again"
 
 

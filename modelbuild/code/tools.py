@@ -19,7 +19,7 @@ from modelbuild.errors import EnvironmentProblem, LoadingError
 
 
 def imported_modules(sources: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the names that Python sources (path -> bytes) may import, except relative ones. Raises LoadingError for a
+    """Return the names that Python sources (path -> bytes) may import, except relative names. Raises LoadingError for a
     source that is not Python."""
     found: set[str] = set()
     for path, source in sources.items():
@@ -53,8 +53,9 @@ class Needed:
 class Tools:
     """The tools of one workspace. Safe for many threads; distributions installed meanwhile are ignored.
 
-    keyed        names of top-level modules whose content is in keys anyway: modelbuild's, and those of rule packages
-    interpreter  the Python that steps run in; by default the one that modelbuild runs in
+    keyed        names of top-level modules whose content is always in keys: the modules of modelbuild and of rule
+                 packages
+    interpreter  the Python that steps run in; by default the Python that modelbuild runs in
     """
 
     def __init__(self, workspace: Path, keyed: Collection[str], interpreter: Interpreter | None = None) -> None:
@@ -76,7 +77,8 @@ class Tools:
 
     def not_installed(self, missing: Sequence[str], tools: Iterable[str], needed_by: str) -> EnvironmentProblem:
         """Return the error for missing tools, with the package to install if an extra of a rule package's distribution
-        contains them. It names the first of the missing ones: a rule lists a tool before what that tool requires."""
+        contains them. It names the first missing tool: a rule lists a tool before the distributions that the tool
+        requires."""
         tools = tuple(tools)
         first = next((name for name in tools if name in missing), missing[0])
         if self._interpreter.toolchain:
@@ -91,7 +93,7 @@ class Tools:
         return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is not installed; {hint}")
 
     def shadow(self, local: Iterable[LocalModule]) -> bool:
-        """Return whether one of these is imported in place of an installed module."""
+        """Return whether one of these hides an installed module."""
         return any(self._modules.shadows(each.name) for each in local)
 
     def may_be_local(self, path: str) -> bool:
@@ -142,7 +144,7 @@ class _Search:
         return Needed(distributions, local, beside, tuple(missing), tuple(sorted(self._absent)))
 
     def follow(self, imported: Iterable[str]) -> None:
-        """Add the owners of modules, and follow the imports of local ones."""
+        """Add the owners of modules, and follow the imports of local modules."""
         pending = list(imported)
         while pending:
             name = pending.pop()
@@ -160,7 +162,7 @@ class _Search:
                 pending += _imports(found.local, name)
 
     def _require(self, wanted: Wanted) -> None:
-        """Add a distribution and its requirements, as far as they are installed."""
+        """Add a distribution and its installed requirements."""
         pending = [wanted]
         while pending:
             name, extras = pending.pop()

@@ -1,1 +1,1 @@
-"""Devices that programs run on: how they are reached, a store by digest there, and a lock; imported when used."""
+"""Run programs on devices: connections, a store by digest on the device, and a lock. Imported when used."""

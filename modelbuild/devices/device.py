@@ -1,4 +1,4 @@
-"""One device: what it states about itself, a session that has it alone, and jobs in that session."""
+"""One device: its facts, an exclusive session with it, and jobs in that session."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def local_file(path: Path) -> LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """The end of a program on a device: its exit status as a shell states it, and whether its time was up."""
+    """The end of a program on a device: its exit status as a shell reports it, and whether it reached its time
+    limit."""
 
     status: int
     seconds: float
@@ -78,7 +79,7 @@ class EndedRun:
 
 @dataclass(slots=True)
 class Sent:
-    """The files and bytes that were sent to a device, and those that it had."""
+    """The number of files and bytes that were sent to a device, and the number of files that it already had."""
 
     files: int = 0
     bytes: int = 0
@@ -87,7 +88,7 @@ class Sent:
 
 @dataclass(slots=True)
 class DeviceSession:
-    """A device that nobody else uses until the session ends. Made by `Device.session`."""
+    """Exclusive use of a device until the session ends. Made by `Device.session`."""
 
     shell: Shell
     runner: DeviceRunner
@@ -96,10 +97,10 @@ class DeviceSession:
     sent: Sent = field(default_factory=Sent)
 
     def put(self, files: Mapping[str, Payload]) -> None:
-        """Lay out files, by path, in the job's folder. What the device has by content is not sent.
+        """Lay out files, by path, in the job's folder. Contents that the device has are not sent.
 
         If the disk is full, the files of earlier jobs are removed. Raises JobProblem if the files are larger than the
-        device's store may be, or if its disk is full without others.
+        device's store may be, or if its disk is full without other files.
         """
         unique = {each.digest: each for each in files.values()}
         total = sum(each.size for each in unique.values())
@@ -125,8 +126,8 @@ class DeviceSession:
         call(self.shell, scripts.STAGE, self.runner.folder, self.token, most, feed=places)
 
     def run(self, name: str, command: Sequence[str], seconds: float) -> EndedRun:
-        """Run a program of the job's folder, with that folder as the current one. Its standard output and error are
-        the files `NAME/stdout` and `NAME/stderr` of the outputs, and `out/NAME` is its own folder for others."""
+        """Run a program of the job's folder, with that folder as the current folder. Its standard output and error are
+        the files `NAME/stdout` and `NAME/stderr` of the outputs, and `out/NAME` is its own folder for other outputs."""
         blocks = str(MOST_OUTPUT // 512)
         arguments = (self.runner.folder, self.token, name, f"{max(1, round(seconds))}", blocks, *command)
         limits = ExchangeLimits(seconds + _GRACE, seconds + _GRACE)
@@ -149,7 +150,7 @@ class DeviceSession:
             return unpack(archive, folder, MOST_OUTPUT, note)
 
     def state(self) -> dict[str, float]:
-        """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty where they cannot be read."""
+        """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty if they cannot be read."""
         found: dict[str, float] = {}
         for line in call(
             self.shell, scripts.STATE, self.runner.folder, limits=ExchangeLimits(60, 60, 1 << 16)
@@ -163,7 +164,7 @@ class DeviceSession:
         return found
 
     def discard(self) -> None:
-        """End what the job left running, and remove its folder."""
+        """Kill the processes that the job left, and remove its folder."""
         call(self.shell, scripts.DISCARD, self.runner.folder, self.token)
 
 
@@ -185,7 +186,7 @@ class Device:
             raise
 
     def reopen(self) -> None:
-        """Connect again. Raises DeviceProblem as the first time."""
+        """Connect again. Raises DeviceProblem if that fails."""
         self.close()
         self.shell = open_shell(self.runner)
         self.facts = self._ask()
@@ -195,7 +196,7 @@ class Device:
         self.shell.close()
 
     def interrupt(self) -> None:
-        """End the session of another thread, and its job; both threads go on."""
+        """End the session of another thread, and its job; both threads continue."""
         hold = self._hold
         if hold is not None and hold.stdin is not None:
             with suppress(OSError):
@@ -204,9 +205,10 @@ class Device:
     @contextmanager
     def session(self, purpose: str, wait: float, say: Callable[[str], None]) -> Iterator[DeviceSession]:
         """Yield a session with the device's lock. `say` gets one line if another session has it; then wait at most
-        `wait` seconds. At the end, nothing of the session is left on the device.
+        `wait` seconds. The session leaves nothing on the device.
 
-        Raises DeviceProblem if the wait was in vain, and ConnectionLost if the connection ends before the session.
+        Raises DeviceProblem if the lock is still held after the wait, and ConnectionLost if the connection ends before
+        the session.
         """
         token = secrets.token_hex(8)
         process = self.shell.start(
@@ -228,7 +230,7 @@ def _lines(texts: Iterable[str]) -> Iterator[bytes]:
 
 
 def owner(purpose: str) -> str:
-    """Return who uses a device, for others that wait: user, machine, process and purpose."""
+    """Return the description of this user of a device, for waiting sessions: user, machine, process and purpose."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -237,7 +239,7 @@ def owner(purpose: str) -> str:
 
 
 def _acquire(shell: Shell, process: subprocess.Popen[bytes], wait: float, say: Callable[[str], None]) -> None:
-    """Wait until the script HOLD has the lock."""
+    """Wait until the script HOLD holds the lock."""
     assert process.stdout is not None
     holder = ""
     while True:
@@ -278,7 +280,7 @@ def _line(pipe: IO[bytes], seconds: float) -> str:
 
 
 def _release(process: subprocess.Popen[bytes]) -> None:
-    """Close the session's input, on which the device cleans up, and wait until it has."""
+    """Close the session's input, which makes the device clean up, and wait until it has cleaned up."""
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()
@@ -288,7 +290,7 @@ def _release(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Beats:
-    """Signs of life of a session, from a thread of its own."""
+    """Signs of life of a session, from a separate thread."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process

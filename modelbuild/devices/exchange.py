@@ -17,10 +17,10 @@ from modelbuild.devices.shells import Shell, end
 Take: TypeAlias = Callable[[bytes], object]
 
 _CHUNK = 1 << 16
-_MOST_STDERR = 1 << 16  # that are kept
-_MOST_ERRORS = 1 << 24  # that a device may send
+_MOST_STDERR = 1 << 16  # bytes that are kept
+_MOST_ERRORS = 1 << 24  # bytes that a device may send
 _CONNECTION = 255  # ssh's exit status
-_FULL, _CHANGED, _MISSING = 3, 4, 5  # of the scripts
+_FULL, _CHANGED, _MISSING = 3, 4, 5  # exit statuses of the scripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ExchangeLimits:
 def call(
     shell: Shell, script: str, *arguments: str, feed: Iterable[bytes] = (), limits: ExchangeLimits = ExchangeLimits()
 ) -> str:
-    """Run a script to its end and return its output as text. Raises what exchange() does."""
+    """Run a script to its end and return its output as text. Raises as exchange() does."""
     chunks: list[bytes] = []
     exchange(shell, shell.start(script, *arguments), chunks.append, feed, limits)
     return b"".join(chunks).decode(errors="replace")
@@ -47,8 +47,8 @@ def exchange(
 ) -> None:
     """Run a script's process to its end; `take` is called with each part of its output.
 
-    Raises ConnectionLost if the connection ends, or the device is silent too long; JobProblem for a full disk and for
-    more output than allowed; and DeviceProblem with the script's last error line if it fails otherwise.
+    Raises ConnectionLost if the connection ends, or the device is silent too long. Raises JobProblem for a full disk
+    and for more output than allowed. For other failures, raises DeviceProblem with the script's last error line.
     """
     stderr = bytearray()
     try:
@@ -114,7 +114,7 @@ def _pump(
 
 
 def _write(pipe: IO[bytes], pending: memoryview) -> tuple[memoryview, bool]:
-    """Write a part of the data. Returns the rest, and whether more may follow; closes the pipe after the last."""
+    """Write a part of the data. Returns the rest, and whether more may follow; closes the pipe after the last part."""
     if pending:
         try:
             return pending[os.write(pipe.fileno(), pending) :], True

@@ -1,4 +1,4 @@
-"""Run the part of an action that belongs on a device there, and its step as every other step."""
+"""Run the device part of an action on its device, and its step like every other step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceExecutor:
         self._closed = False
 
     def identity(self, job: DeviceJob) -> Mapping[str, str]:
-        """Return the identity that a job's device states; empty if there is none."""
+        """Return the identity that a job's device reports; empty if there is no device."""
         return self._pool(job).identity
 
     def run(self, request: ActionRequest) -> Outcome:

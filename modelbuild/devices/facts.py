@@ -1,4 +1,4 @@
-"""The facts that a device states about itself, and the part of them that decides results: its identity."""
+"""The facts that a device reports about itself, and its identity: the facts that decide results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from modelbuild.devices.scripts import FACTS
 from modelbuild.devices.shells import Shell
 from modelbuild.lines import one_line
 
-# In an identity: all that can change an output or a latency. Neither names nor addresses nor free space are in it, so
-# boards of one kind share results.
+# An identity contains everything that can change an output or a latency. It contains no names, addresses or free space,
+# so boards of one kind share results.
 _IDENTITY = ("arch", "cpu", "cpus", "driver", "gpu", "image", "kernel", "libc", "model", "os", "power")
 _KNOWN = (*_IDENTITY, "memory", "free", "owner", "lacks")
 _LINE = re.compile(r"([a-z]{1,16})\t([ -~]{0,200})")
@@ -22,10 +22,10 @@ _LINE = re.compile(r"([a-z]{1,16})\t([ -~]{0,200})")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts about a device, each as text; `gpus` as `NAME, CAPABILITY, DRIVER`.
+    """The facts about a device, each as text. Each of `gpus` is `NAME, CAPABILITY, DRIVER`.
 
     owner  of the lock, if a session holds it; None if the device is free
-    free   bytes of its file system that are free; -1 if unknown
+    free   free bytes of its file system; -1 if unknown
     """
 
     values: Mapping[str, str]
@@ -40,11 +40,11 @@ class Facts:
         return {**found, **({"gpu": "; ".join(self.gpus)} if self.gpus else {})}
 
     def name(self) -> str:
-        """Return what the device calls itself."""
+        """Return the device's own name."""
         return self.values.get("model") or self.values.get("cpu") or "unknown model"
 
     def mismatch(self, spec: DeviceSpec) -> str:
-        """Return in which property the device differs from its declaration; '' if in none."""
+        """Return the property in which the device differs from its declaration; '' if it differs in none."""
         arch = self.values["arch"]
         if spec.arch and arch != spec.arch:
             return f"it is {arch}; expected {spec.arch}, as declared"
@@ -56,7 +56,7 @@ class Facts:
 
 
 def ask(shell: Shell, runner: DeviceRunner) -> Facts:
-    """Return a device's facts. Raises DeviceProblem for a device that cannot be used, or states anything else."""
+    """Return a device's facts. Raises DeviceProblem for a device that cannot be used, or that reports anything else."""
     return parse(call(shell, FACTS, runner.folder, limits=ExchangeLimits(60, 60, 1 << 16)), runner, shell.emulator)
 
 

@@ -1,4 +1,4 @@
-"""Read the outputs that a device sends: a tar of which no byte is trusted."""
+"""Read the outputs that a device sends: a tar archive, no byte of which is trusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 
 from modelbuild.devices.problems import JobProblem, cut
 
-# A name as programs write them; nothing that a terminal or a file system could take for anything else.
+# Names that programs write. Excludes characters with a special meaning for a terminal or a file system.
 _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,150}")
 MOST_FILES = 10_000
 _DEEPEST = 8

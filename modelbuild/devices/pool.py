@@ -1,4 +1,4 @@
-"""The devices of one kind: each is asked once, and those with the same identity are a pool."""
+"""The devices of one kind: each is asked for its facts once, and devices with the same identity form a pool."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _AT_ONCE = 16
 
 # Seconds to wait for a device that other sessions use.
 WAIT = 600.0
-# Seconds between two questions to several devices which of them is free.
+# Seconds between two queries for a free device among several.
 _POLL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A runner, and what its device answered: facts, or the reason in one line why it cannot be used. `device` is the
-    open connection to a device that can be used."""
+    """A runner, and the answer of its device: facts, or the reason, in one line, why the device cannot be used.
+    `device` is the open connection to a device that can be used."""
 
     runner: DeviceRunner
     facts: Facts | None
@@ -69,17 +69,17 @@ def _resolved(runner: DeviceRunner, root: Path) -> DeviceRunner:
 
 
 def with_runners(label: str, spec: DeviceSpec, given: Sequence[tuple[str, DeviceRunner]]) -> DeviceSpec:
-    """Return a device with the runners of `--runner` in place of the declared ones, if there are any for its label."""
+    """Return a device with the runners of `--runner` instead of the declared runners, if `--runner` has its label."""
     own = tuple(runner for name, runner in given if name == label)
     return replace(spec, runners=own) if own else spec
 
 
 class Pool:
-    """The devices behind a device's runners that have the identity of the first one that can be used. Safe for many
-    threads; a device is used by one at a time.
+    """The devices behind a device's runners with the identity of the first usable device. Safe for many threads; only
+    one thread at a time uses a device.
 
-    unmet     why no device can be used, in one line; '' if one can
-    identity  that of all devices; empty if there is none
+    unmet     why no device can be used, in one line; '' if a device can
+    identity  the identity of all devices; empty if there is no device
     """
 
     def __init__(self, label: str, spec: DeviceSpec, root: Path) -> None:
@@ -98,8 +98,8 @@ class Pool:
 
     @contextmanager
     def session(self, purpose: str, say: Callable[[str], None], wait: float = WAIT) -> Iterator[DeviceSession]:
-        """Yield a session with one of the devices: one that is free, or else the first that becomes free. Raises
-        DeviceProblem if none does, or if none can be used."""
+        """Yield a session with a free device, or with the first device that becomes free. Raises DeviceProblem if no
+        device becomes free or can be used."""
         taken = [self._idle.get()]
         while not self._idle.empty():
             try:
@@ -123,8 +123,9 @@ class Pool:
     def _first(
         self, stack: ExitStack, devices: list[Device], purpose: str, say: Callable[[str], None], wait: float
     ) -> tuple[DeviceSession, Device]:
-        """Enter a session with the first device that is free. One that cannot be used is left out if others can."""
-        if len(devices) == 1:  # which waits itself
+        """Enter a session with the first free device. A device that cannot be used is skipped if other devices can be
+        used."""
+        if len(devices) == 1:  # a session with one device waits itself
             self._reconnect(devices[0])
             return stack.enter_context(devices[0].session(purpose, wait, say)), devices[0]
         deadline = time.monotonic() + wait
@@ -162,7 +163,7 @@ class Pool:
                 raise DeviceProblem("it is another device than before; expected the same one")
 
     def interrupt(self) -> None:
-        """End the sessions of all threads, and begin no others."""
+        """End the sessions of all threads, and allow no further session."""
         self._closed.set()
         for device in self._all:
             device.interrupt()

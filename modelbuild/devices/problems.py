@@ -13,13 +13,13 @@ _MOST = 300
 
 
 class DeviceProblem(ModelbuildError):
-    """A device cannot be used: it is not there, it refuses, or it is another one than declared."""
+    """A device cannot be used: it is unreachable, it refuses, or it differs from its declaration."""
 
     exit_code = ExitCode.ENVIRONMENT
 
 
 class Busy(DeviceProblem):
-    """Another session uses the device, and the time to wait is up. `holder` describes that session."""
+    """Another session uses the device, and the wait has reached its limit. `holder` describes that session."""
 
     def __init__(self, message: str, holder: str = "another session") -> None:
         super().__init__(message)
@@ -27,18 +27,18 @@ class Busy(DeviceProblem):
 
 
 class ConnectionLost(DeviceProblem):
-    """The connection to a device ended, or the device stopped answering, while something ran there."""
+    """The connection to a device ended, or the device stopped answering, while a script ran there."""
 
 
 class JobProblem(DeviceProblem):
-    """A job failed for another reason than its program: a full disk, output that breaks the rules."""
+    """A job failed, but not because of its program: a full disk, or output that breaks the rules."""
 
 
 class DiskFull(JobProblem):
-    """The disk of a device is full, or a quota is."""
+    """The disk of a device, or a quota, is full."""
 
 
-# Messages of OpenSSH, and what they mean to a user.
+# Messages of OpenSSH, and their meaning for the user.
 _SSH: Mapping[str, str] = {
     r"REMOTE HOST IDENTIFICATION HAS CHANGED": "the host's key differs from the one in {known_hosts}; expected the"
     " same key, or remove the old one if the device was installed anew",
@@ -55,7 +55,7 @@ _SSH: Mapping[str, str] = {
 
 
 def ssh_problem(runner: DeviceRunner, stderr: str) -> str:
-    """Return the reason in one line why ssh could not connect, from what it printed."""
+    """Return the reason why ssh could not connect, in one line, from its messages."""
     facts = {
         "known_hosts": runner.known_hosts or "~/.ssh/known_hosts",
         "user": runner.user or "this user",

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-z0-9_]{1,60}")
 
 @dataclass(frozen=True, slots=True)
 class _Blob:
-    """A file of an action's inputs: of the workspace, or in the store."""
+    """A file of an action's inputs, in the workspace or in the store."""
 
     entry: FileEntry
     source: Path | None
@@ -53,15 +53,16 @@ def run_job(
 ) -> ActionRequest:
     """Return the request with the input `device`: the folder `out` that the commands wrote, and device.json:
 
-        unmet     why no device can be used; '' if the commands ran, and only then the others are there
+        unmet     why no device can be used; '' if the commands ran; only then the other members exist
         identity  of the device, as in the key
-        emulator  of its processor; '' for a real one
+        emulator  of its processor; '' for a real processor
         runner    the runner's label or address
-        commands  the name of each, its exit status (as a shell has it), seconds, and whether the time was up
+        commands  the name of each, its exit status as in a shell, its seconds, and whether it reached its time limit
         before, after  temperatures (degrees Celsius) and clocks (MHz) by name
         sent      files and bytes that were sent, and the number of files that the device had
 
-    A lost connection is tried once more. Raises DeviceProblem if that is lost too, and for a job that cannot run.
+    After a lost connection, the job runs once more. Raises DeviceProblem if that connection is also lost, and for a job
+    that cannot run.
     """
     files = dict(_files(request, job, store))
     commands = _commands(request, job, store)
@@ -117,7 +118,7 @@ def _run(
 def _ended(
     session: DeviceSession, job: DeviceJob, commands: list[tuple[str, list[str]]], show: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Run commands one after the other, until their time is up; yield the end of each."""
+    """Run commands one after the other, until they reach their time limit; yield the end of each command."""
     deadline = time.monotonic() + job.seconds
     for number, (name, argv) in enumerate(commands, 1):
         show(f"command {number} of {len(commands)} on {session.runner.address}")

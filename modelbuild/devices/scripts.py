@@ -1,14 +1,14 @@
 """The shell scripts that run on a device: POSIX sh with the usual programs, tar, sha256sum, flock and timeout.
 
-The first argument of each is the device's folder, '' for the default one. It contains
+The first argument of each is the device's folder, '' for the default folder. It contains
 
     blobs/DIGEST      files by SHA-256, read-only
     incoming/TOKEN/   files that are being received
     jobs/TOKEN/       the folder of the running job
     lock              held by the session that uses the device; `owner` describes it
 
-No script compares times: those of two machines may differ by years. Exit status 3: the disk is full, or a quota is;
-4: a file has another digest than stated; 5: a file is not there.
+No script compares times: the clocks of two machines may differ by years. Exit status 3: the disk or a quota is full; 4:
+a file's digest differs from the stated digest; 5: a file is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ case $root in
 esac
 """
 
-# Every process of a job has the folder in its environment, including those that left its process group.
+# Every process of a job has the folder in its environment, also processes that left its process group.
 _END_JOBS = """
 end_jobs() {
     for round in 1 2 3 4 5 6 7 8 9 10; do
@@ -72,8 +72,8 @@ fi
 )
 
 # Arguments: owner, seconds to wait, seconds of silence, token. Prints `busy OWNER` if it has to wait, then `held` or
-# `late`. Holds the lock while a line arrives at least every `silence` seconds; afterwards nothing of the job is left.
-# The kernel frees the lock if this process is killed, and the next owner cleans up.
+# `late`. Holds the lock while a line arrives at least every `silence` seconds; afterwards, no process or file of the
+# job is left. The kernel frees the lock if this process is killed, and the next owner cleans up.
 HOLD = (
     _BEGIN
     + _END_JOBS
@@ -106,7 +106,7 @@ clean
 """
 )
 
-# Reads digests; prints those that are not there. A damaged file is removed.
+# Reads digests; prints digests of missing files. A damaged file is removed.
 MISSING = (
     _BEGIN
     + r"""
@@ -133,7 +133,7 @@ done
 """
 )
 
-# Argument: token. Reads a tar of files called by their digests. Each appears whole in the store, or not at all.
+# Argument: token. Reads a tar of files called by their digests. Each file appears complete in the store, or not at all.
 RECEIVE = (
     _BEGIN
     + r"""
@@ -156,7 +156,7 @@ exit "${status:-0}"
 )
 
 # Arguments: token, maximum bytes. Reads `DIGEST PATH` lines and lays the files out in the job's folder. Then removes
-# the files that were not used for the longest time, until the rest is not larger than the maximum.
+# the files that were not used for the longest time, until the rest fits into the maximum.
 STAGE = (
     _BEGIN
     + r"""

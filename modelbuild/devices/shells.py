@@ -1,5 +1,5 @@
-"""Four ways to run a shell script: on this machine, here with an emulator for its programs, and on another by ssh or a
-command."""
+"""Four ways to run a shell script: on this machine, on this machine with an emulator for its programs, and on another
+machine by ssh or by a command."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from typing import Protocol
 from modelbuild.device_runners import DeviceRunner
 from modelbuild.devices.problems import DeviceProblem, cut, ssh_problem
 
-# Seconds: for a connection; and the interval of questions to a silent host, of which three may stay unanswered.
+# Seconds: to wait for a connection, and between queries to a silent host, which may leave three unanswered.
 _CONNECT = 10
 _ALIVE = 5
 _ENDING = 5
 
-# In place of ssh's `[%h]:%p`, while percent signs and quotes are added around it.
+# Stands for ssh's `[%h]:%p` while the words around it are quoted and their percent signs are doubled.
 _TARGET = "HOST-AND-PORT"
 
-# Of the C library for another architecture: as a foreign architecture of Debian's, and as its cross compiler's.
+# The loader of each architecture's C library, and the folders that may contain it: of Debian's foreign architecture,
+# and of Debian's cross compiler.
 _LOADERS = {"aarch64": "lib/ld-linux-aarch64.so.1", "x86_64": "lib64/ld-linux-x86-64.so.2"}
 _SYSROOTS = ("/", "/usr/{arch}-linux-gnu")
 
@@ -34,7 +35,7 @@ class Shell(Protocol):
     """Runs POSIX shell scripts on one device until it is closed.
 
     prefix    the beginning of a command that runs a program of the device's architecture
-    emulator  the emulator of its processor and the emulator's version; '' for a real one
+    emulator  the emulator of its processor and the emulator's version; '' for a real processor
     """
 
     prefix: tuple[str, ...]
@@ -44,7 +45,7 @@ class Shell(Protocol):
         """Start a script with pipes for its standard streams. Exit status 255: the connection failed."""
 
     def lost(self) -> str:
-        """Return why the connection ended, in one line; '' if it is there."""
+        """Return why the connection ended, in one line; '' if it is open."""
 
     def close(self) -> None:
         """End the connection."""
@@ -93,7 +94,8 @@ class QemuShell(LocalShell):
 
 
 class CommandShell:
-    """Scripts on a device that a program of this machine reaches, such as adb. A process of it for each script."""
+    """Scripts on a device that a program of this machine reaches, such as adb. Each script is a process of that
+    program."""
 
     prefix: tuple[str, ...] = ()
     emulator = ""
@@ -145,7 +147,7 @@ class SshShell:
         self._socket = self._folder / "c"
         self._log = self._folder / "log"
         with self._log.open("wb") as log:
-            # It reads a pipe of this process, so that it ends with it, however that happens.
+            # ssh reads a pipe of this process, so it ends when this process ends for any reason.
             given = [*_options(runner), *_through_jumps(runner)]
             to = _destination(runner.user, runner.host, runner.port)
             command = ["ssh", "-M", "-S", str(self._socket), *given, *to, "exec cat"]
@@ -177,7 +179,7 @@ class SshShell:
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = _shell_line(script, *arguments)
-        # Without the connection, ssh would open another one: the proxy prevents it.
+        # Without the connection, ssh would open a new connection; the proxy prevents it.
         through = ["-S", str(self._socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         to = _destination(self._runner.user, self._runner.host, self._runner.port)
         return _start(["ssh", *through, *_options(self._runner), *to, command], _environment())
@@ -203,7 +205,7 @@ def _shell_line(script: str, *arguments: str) -> str:
 
 
 def _options(runner: DeviceRunner) -> list[str]:
-    """Return ssh's options for a runner. They come before those of the user's configuration."""
+    """Return ssh's options for a runner. They precede the options of the user's configuration."""
     given = [
         "BatchMode=yes",
         "StrictHostKeyChecking=yes",
@@ -233,7 +235,7 @@ def _destination(user: str, host: str, port: int) -> list[str]:
 
 
 def _through_jumps(runner: DeviceRunner) -> list[str]:
-    """Return ssh's options for its jump hosts. With -J they would get none of the runner's options."""
+    """Return ssh's options for its jump hosts. With -J, jump hosts would get none of the runner's options."""
     command = ""
     for user, host, port in runner.jumps():
         before = ["-o", f"ProxyCommand={command}"] if command else []
@@ -244,7 +246,7 @@ def _through_jumps(runner: DeviceRunner) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of ssh: its messages are in English, and it asks nothing."""
+    """Return the environment of ssh, in which its messages are in English and it never prompts."""
     return {**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
 
 

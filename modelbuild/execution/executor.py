@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """An action with all that its key and an executor use. Of the fields, a key contains the contents of the inputs,
-    `tools`, `code`, `keyed_local`, `gpus`, `device` and the version of `python` (see keys.py).
+    """An action with everything that its key and an executor use. Of the fields, a key contains the contents of the
+    inputs, `tools`, `code`, `keyed_local`, `gpus`, `device` and the version of `python` (see keys.py).
 
     code     SHA-256 of the step's source closure
     tools    distributions that the step and its Python inputs may import, with their texts in the key
     local    files of the local modules that they may import, below LOCAL; each input's name is its module
-    keyed_local  those in the key: no state of a distribution in `tools` contains them
+    keyed_local  the local files in the key, which no state of a distribution in `tools` contains
     beside   distributions in `tools` that the toolchain lacks: their packages are among the local modules
     preload  modules that a warm worker imports before it forks
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
@@ -49,7 +49,7 @@ class ActionRequest:
 
 
 def step_order(request: ActionRequest) -> StepOrder:
-    """Return the part of the order for a worker that all executors have in common."""
+    """Return the part of a worker's order that all executors share."""
     action = request.action
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:

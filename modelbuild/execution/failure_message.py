@@ -60,8 +60,8 @@ def failure_message(request: ActionRequest, ended: EndedProcess, report: str, wo
 
 
 def _unseen(action: Action, missing: str, python: Interpreter) -> str:
-    """Return the advice for a module that a worker did not find: one that Python finds here, or one that no package of
-    the toolchain has; else ''."""
+    """Return the advice for a module that a worker did not find, if Python finds it here or no package of the toolchain
+    contains it; else ''."""
     top = missing.partition(".")[0]
     try:
         find = python.find_module if python.toolchain else importlib.util.find_spec
@@ -159,7 +159,8 @@ def _top_levels(distribution: str, path: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _owners(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Return the distributions with each top-level module. Slow: reads the file lists of all installed ones."""
+    """Return the distributions with each top-level module. Slow: reads the file lists of all installed
+    distributions."""
     from importlib import metadata
 
     found: dict[str, list[str]] = {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Seconds for a fork server to kill its children and end.
 _PATIENCE = 10
 
-# The most characters that are shown of a part of a step's work.
+# Maximum number of characters that are shown of a part of a step's work.
 _MOST_SHOWN = 60
 
 
@@ -48,9 +48,9 @@ class ForkServer:
     """A process (see worker/fork_server.py) that imports modules, and forks a worker for each order. Safe for many
     threads.
 
-    It starts at once. Starting takes a while, so a build may start one before it has settings for it.
+    It starts at once. Starting takes a while, so a build may start a fork server before it has settings for it.
 
-    program  the Python to start, with the folder of its environment; by default the one of this process
+    program  the Python to start, with the folder of its environment; by default this process's Python
     """
 
     def __init__(self, program: str = sys.executable, prefix: str = sys.prefix) -> None:

@@ -2,7 +2,7 @@
 
 The driver's version is not included. It decides neither the choice of kernels nor, except for code that the driver
 compiles, their results; and an update would invalidate all results. A separate process queries the driver, because a
-process that initialized the driver cannot fork one that uses a GPU.
+process that initialized the driver cannot fork a process that uses a GPU.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import value_digest
 
-# Version of the environment of steps, and of the form of this record.
+# Version of the environment of steps, and of the format of this material.
 FORMAT = 2
 NO_DEVICE: Mapping[str, str] = MappingProxyType({})
 

@@ -64,7 +64,7 @@ class LocalExecutor:
         self._spare = spare
         self._namespaces = namespaces
         self._lock = threading.Lock()
-        self._warm: dict[tuple[str, ...], ForkServer] = {}  # by the Python's program and the modules
+        self._warm: dict[tuple[str, ...], ForkServer] = {}  # by the Python program and the modules
         self._scratch: Scratch | None = None
         self._compiled: set[str] = set()
         self._waiting: dict[tuple[str, ...], list[Action]] = {}  # for modules that a fork server imports
@@ -136,7 +136,7 @@ class LocalExecutor:
         server = self._warm_for(preload, request.python)
         if server is None:
             return Outcome(None, "interrupted")
-        with self._lock:  # or the server could be ready between the question and the list
+        with self._lock:  # otherwise the server could become ready between the check and the append
             if preload and not server.ready:
                 self._waiting.setdefault((request.python.program, *preload), []).append(action)
                 self._show(action, f"starting a worker with {preload[0]}", waiting=True)
@@ -204,7 +204,7 @@ class LocalExecutor:
             return server
 
     def _take_spare(self, python: Interpreter) -> ForkServer | None:
-        """Return the spare fork server, if there is one and it is of this Python."""
+        """Return the spare fork server if it exists and runs this Python."""
         if self._spare is None or not self._spare.alive or self._spare.program != python.program:
             return None
         spare, self._spare = self._spare, None

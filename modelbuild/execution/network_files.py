@@ -1,4 +1,4 @@
-"""The files that an action with a network may read in addition to those of every action.
+"""The files that an action with a network may read, in addition to the files that every action may read.
 
 These are the configuration of programs that fetch, certificates, and the local places that the configuration or the
 action names: folders of wheels, package indexes and `file:` addresses.
@@ -32,7 +32,8 @@ _PIP = ("find-links", "index-url", "extra-index-url", "cert", "client-cert", "co
 def readable(workspace: Path, *params: Any) -> list[str]:
     """Return real paths of existing files and folders. The workspace is excluded from a folder that contains it.
 
-    params   JSON values of the action, which may contain `file:` addresses; one in the workspace must be an input
+    params   JSON values of the action, which may contain `file:` addresses; an address in the workspace must be an
+             input
     """
     root = os.path.realpath(workspace)
     mirrors = [path for path in _addresses(params) if not under(os.path.realpath(path), root)]
@@ -66,7 +67,7 @@ def _certificates() -> Iterator[str]:
 
 
 def _resolver() -> Iterator[str]:
-    """Yield the folder of a resolv.conf outside /etc, where each new one replaces the old one."""
+    """Yield the folder of a resolv.conf outside /etc, where each new file replaces the old file."""
     real = os.path.realpath("/etc/resolv.conf")
     if not real.startswith("/etc/"):
         yield os.path.dirname(real)
@@ -82,7 +83,7 @@ def _indexes() -> Iterator[str]:
     for word in " ".join(settings).split():
         if path := _local(word):
             yield path
-            # Pages of an index (by convention in a folder `simple`) and other pages link to files beside them.
+            # Pages of an index (by convention in a folder `simple`) and other pages link to files in the same folder.
             folder = os.path.dirname(path.rstrip("/"))
             if (path.rstrip("/").endswith("/simple") or path.endswith(".html")) and not _is_wide(folder):
                 yield folder
@@ -118,5 +119,5 @@ def _local(word: str) -> str:
 
 
 def _is_wide(folder: str) -> bool:
-    """Return whether a folder contains the home folder, and so many files unrelated to packages."""
+    """Return whether a folder contains the home folder, and therefore many files unrelated to packages."""
     return under(os.path.realpath(_home()), os.path.realpath(folder))

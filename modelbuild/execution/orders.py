@@ -28,7 +28,7 @@ class WorkerSettings(TypedDict):
 
 
 class ServerSettings(WorkerSettings):
-    """The settings that a fork server is begun with."""
+    """The settings that a fork server starts with."""
 
     preload: Sequence[str]
     """Modules to import before the first action."""
@@ -100,7 +100,7 @@ class LocalOrder(Order):
 
 
 class NumberedOrder(LocalOrder):
-    """An order as it is sent."""
+    """An order in the form in which it is sent."""
 
     id: int
     """The number that the answer has."""

@@ -1,4 +1,5 @@
-"""The resolver: an action and its inputs to a request, which contains all that its key and its executor use."""
+"""The resolver: turns an action and its inputs into a request, which contains everything that its key and its executor
+use."""
 
 from __future__ import annotations
 
@@ -45,10 +46,10 @@ class Resolver:
     workspace  the folder that local modules are imported from
     blob       reads an input that another action made, to find its imports
     files      contents of files
-    gpus       models of GPUs, for actions that use one, if this machine has none
+    gpus       models of GPUs, for actions that use a GPU, if this machine has none
     pythons    returns the Python that the actions of a target run in
-    identity   returns the identity of the device of a job, for actions of which a part runs on one; empty if none is
-               there
+    identity   returns the identity of the device of a job, for actions with a part that runs on a device; empty if no
+               device is there
     limit      returns the time that an action may run, or None
     """
 
@@ -136,8 +137,8 @@ class Resolver:
 
 
 def _ahead(action: Action, needed: Needed, tools: Tools) -> tuple[str, ...]:
-    """Return the modules that may be imported before the action's local modules are laid out: none that would import
-    one of them, or a module that one of them replaces."""
+    """Return the modules that may be imported before the action's local modules are laid out: none that would import a
+    local module, or a module that a local module replaces."""
     mixed = needed.local and (tools.needed((), action.preload).local or tools.shadow(needed.local))
     return () if mixed else action.preload
 

@@ -17,8 +17,8 @@ from modelbuild.store import files
 from modelbuild.store.interface import Store
 
 # Files of the workspace of at least this size (bytes) are copied into the store once, and hard-linked from there;
-# smaller ones are copied each time. No input is linked to the workspace, so an action cannot change the user's file, an
-# edit cannot reach a running action, and the file's ctime stays the same.
+# smaller files are copied each time. No input is linked to the workspace, so an action cannot change the user's file,
+# an edit cannot reach a running action, and the file's ctime stays the same.
 LARGE = 1 << 20
 
 
@@ -107,7 +107,7 @@ class Sandbox:
                 if store.missing([item.value.digest]) and not self._store(item.source, item.value, store):
                     return False
             except FileNotFoundError:
-                if not target.parent.is_dir():  # this folder is gone, not the source
+                if not target.parent.is_dir():  # the target's folder is missing, not the source
                     raise
                 return False
         store.place(item.value, target)
@@ -149,7 +149,7 @@ class Sandbox:
 
     def collect(self, action: Action, store: Store) -> tuple[tuple[str, Value], ...]:
         """Store the outputs and return them by name. Raises SandboxProblem if they differ from the declaration, and for
-        a symbolic link on the way to one: no file outside the folder is read, moved or changed."""
+        a symbolic link in an output's path: no file outside the folder is read, moved or changed."""
         declared = {output.path: output for output in action.outputs}
         with _outputs(self.folder, OUTPUTS, "its outputs") as top:
             for output in action.outputs:
@@ -212,8 +212,9 @@ def _put(top: int, output: Output, store: Store) -> Value:
 
 
 def _make_folders(path: str, made: set[str]) -> None:
-    """Make a folder and those above it, up to one in `made`; add them to `made`. `made` exists because making a folder
-    dominates the cost of laying out few inputs, and failing to make an existing one costs nearly as much."""
+    """Make a folder and its missing parents, up to a folder in `made`; add them to `made`. `made` exists because making
+    a folder dominates the cost of laying out few inputs, and an attempt to make an existing folder costs nearly as
+    much."""
     missing = []
     while path not in made:
         missing.append(path)

@@ -19,8 +19,8 @@ from modelbuild.store.lock import exclusive
 class Scratch:
     """A build's subfolder of the folder for sandboxes. Leftovers of killed builds are removed.
 
-    A sandbox is reused for another action after removing everything that an action could have changed: on some file
-    systems making a folder takes as long as forking, especially after the removal of many others.
+    A sandbox is reused for another action, without everything that an action could have changed. On some file systems,
+    making a folder takes as long as forking, especially after the removal of many folders.
     """
 
     def __init__(self, folder: Path, keep: bool = False) -> None:
@@ -69,7 +69,7 @@ class Scratch:
 
 
 def _try_lock(folder: Path) -> int | None:
-    """Return a locked descriptor for a build's folder; None while that build lives, and for other files."""
+    """Return a locked descriptor for a build's folder; None while that build runs, and for other files."""
     try:
         with open_folder(str(folder)) as top:
             descriptor = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=top)

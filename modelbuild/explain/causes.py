@@ -19,8 +19,8 @@ _FROM_ATTRIBUTES = frozenset(("parameter", "step", "output", "environment", "thr
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A path through actions: the first one, and the rest of the path. Paths share common ends, so the paths in a chain
-    of actions take no more memory than the chain."""
+    """A path through actions: the first action, and the rest of the path. Paths share common ends, so the paths in a
+    chain of actions take no more memory than the chain."""
 
     action: str
     rest: Hop | None = None

@@ -28,7 +28,8 @@ class ChangedSince:
 
 
 def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> ChangedSince:
-    """Analyse the target and compute keys, without building. Actions behind one that would run are not covered."""
+    """Analyse the target and compute keys, without building. Actions that depend on an action that would run are not
+    covered."""
     try:
         analyzer = open_to_build(workspace)
         targets = [analyzer.analyze(label, device) for device in devices or (None,)]

@@ -1,4 +1,4 @@
-"""Compare a target's last build with one on another machine."""
+"""Compare a target's last build with a build on another machine."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ Kind: TypeAlias = Literal[
 class Difference:
     """One part of a key, before and after; None for a missing part.
 
-    name    an input's path (its name, if an action made it), a parameter such as `inputs[0].shape[2]`, a module,
-            a local module or a file in one, a distribution
+    name    an input's path (its name, if an action made it), a parameter such as `inputs[0].shape[2]`, a module, a
+            local module or a file in a local module, a distribution
     maker   the action that makes the input
     """
 
@@ -129,5 +129,6 @@ def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def attribute_differences(old: TargetFacts, new: TargetFacts) -> list[Difference]:
-    """Return the differences between two targets, or between two versions of one (see facts.attributes_of)."""
+    """Return the differences between two targets, or between two versions of one target (see
+    action_facts.attributes_of)."""
     return list(_values("parameter", "", old["attributes"], new["attributes"]))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable
 
 
 def makers_first(names: Iterable[str], makers: Callable[[str], Iterable[str]], known: Container[str] = ()) -> list[str]:
-    """Return these actions and everything that they depend on, makers first, without actions in `known` and those
+    """Return these actions and everything that they depend on, makers first, without actions in `known` and actions
     needed only by them. A chain may be longer than Python's recursion limit."""
     ordered: dict[str, None] = {}
     stack = [(name, False) for name in reversed(list(names))]

@@ -62,7 +62,7 @@ def cause_line(cause: Cause) -> str:
 
 
 def _way(through: Hop) -> str:
-    """Return the actions on a path; for a long one the first ones and "..."."""
+    """Return the actions on a path; for a long path, the first actions and "..."."""
     first = list(islice(through, _SHOWN_HOPS + 1))
     if len(first) <= _SHOWN_HOPS:
         return " <- ".join(first)

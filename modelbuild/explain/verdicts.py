@@ -1,4 +1,4 @@
-"""Why each action of a target ran or was cached in its last build."""
+"""Explain why each action of a target ran or was cached in its last build."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Verdict:
              changed    its key differs from the last time, because of `causes`
              elsewhere  like changed, compared with the target's last build for another device, `compared`
              unchanged  its key is the same as the last time
-             cutoff     unchanged, although actions that it depends on ran: outputs of those in `because` are unchanged
+             cutoff     unchanged, although actions that it depends on ran: the outputs of `because` are unchanged
              lost       unchanged, but its result was no longer in the cache
              failed     unchanged, but its last run failed
     """
@@ -41,7 +41,7 @@ def explain(records: Records, label: str) -> list[Verdict]:
 
 
 def explain_build(records: Records, build: int) -> dict[str, Verdict]:
-    """Return verdicts on the actions of a build, if none of them was in a later one."""
+    """Return verdicts on the actions of a build, if none of the actions was in a later build."""
     names = set(records.actions_in(build))
     return {each.facts.id: each for each in _explained(records, sorted(names)) if each.facts.id in names}
 
@@ -97,7 +97,7 @@ class _Verdicts:
         return frozenset(found)
 
     def _times(self, then: int, now: int, instead: Mapping[str, ActionFacts] = MappingProxyType({})) -> Times:
-        """Return two builds to compare; `instead` replaces facts of the earlier one."""
+        """Return two builds to compare; `instead` replaces facts of the earlier build."""
 
         def at(build: int, name: str) -> ActionFacts | None:
             return next((row.facts for row in self._records.rows(name) if row.first <= build), None)

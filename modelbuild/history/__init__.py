@@ -1,1 +1,1 @@
-"""Earlier builds: written after a build that did some work, never by a null build."""
+"""Earlier builds: written after each build that did some work."""

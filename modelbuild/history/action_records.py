@@ -28,7 +28,7 @@ class ActionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A recorded build: its number, its end in seconds since 1970, its duration, and whether all went well."""
+    """A recorded build: its number, its end in seconds since 1970, its duration, and whether it succeeded."""
 
     number: int
     at: float
@@ -80,7 +80,7 @@ class Records:
         return Build(rows[0][0], rows[0][1], rows[0][2], bool(rows[0][3])) if rows else None
 
     def actions_in(self, build: int) -> list[str]:
-        """Return the actions whose last build is this one."""
+        """Return the actions whose last build is this build."""
         sql = "SELECT id FROM actions WHERE workspace = ? AND CAST(last AS INTEGER) = ? ORDER BY id"
         return [str(name) for (name,) in self._read(sql, (self._workspace, build))]
 

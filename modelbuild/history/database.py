@@ -1,4 +1,4 @@
-"""Open the history, a database beside the cache's index. A build neither fails nor prints because of it."""
+"""Open the history, a database next to the cache's index. No error of the history fails a build or is printed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def open_history(directory: Path, warn: Warn = lambda message: None) -> Database
 
 
 def read_history(directory: Path, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """Return rows of the history in a cache's folder; none where it cannot be read."""
+    """Return rows of the history in a cache's folder; no rows if it cannot be read."""
     with closing(open_history(directory)) as database:
         return database.read(sql, values) or []
 
 
 def write_history(directory: Path, work: Callable[[sqlite3.Connection], object]) -> None:
-    """Call `work` in a transaction of the history in a cache's folder. Does nothing where it cannot be written."""
+    """Call `work` in a transaction of the history in a cache's folder. Does nothing if it cannot be written."""
     with closing(open_history(directory)) as database, suppress(EnvironmentProblem):
         database.transaction(work)
 

@@ -31,9 +31,9 @@ class DeviceRun:
     """A test's result on a device.
 
     device    the label of the device
-    identity  the facts that the device stated about itself
+    identity  the facts that the device reported about itself
     subject   id of the test (see ids.TargetId)
-    cached    the values are those of an earlier run
+    cached    the values come from an earlier run
     """
 
     device: str
@@ -78,7 +78,7 @@ class DeviceSeries:
 
 def remember_runs(directory: Path, root: Path, runs: Iterable[DeviceRun], commit: str | None) -> None:
     """Store values of the workspace at `root` in the history in the cache's folder. A cached result is not a
-    measurement: it adds the commit to the newest value, or a value if that one differs."""
+    measurement: it adds the commit to the newest value, or adds a value if the newest value differs."""
     own, now = identity(root), time.time()
 
     def work(history: sqlite3.Connection) -> None:
@@ -105,8 +105,7 @@ def _add(history: sqlite3.Connection, of: tuple[str, ...], row: tuple[float, flo
 
 
 def device_series(directory: Path, root: Path) -> list[DeviceSeries]:
-    """Return the measures of the workspace at `root`: the worst regression first, and then the others by how much they
-    grew."""
+    """Return the measures of the workspace at `root`: the worst regression first, then the other measures by growth."""
     found: dict[tuple[str, str, str], list[DevicePoint]] = {}
     for device, subject, name, point in _rows(directory, root):
         found.setdefault((device, subject, name), []).append(point)
@@ -120,10 +119,10 @@ def devices_of(directory: Path, root: Path) -> dict[str, str]:
 
 
 def _rows(directory: Path, root: Path) -> Iterator[tuple[str, str, str, DevicePoint]]:
-    """Yield device, subject, name and value, oldest first; nothing of a row that this module did not write."""
+    """Yield device, subject, name and value, oldest first; skips rows that this module did not write."""
     texts = ", ".join(f"CAST({name} AS TEXT)" for name in ("device", "subject", "name", "revision", "identity"))
     if not read_history(directory, "SELECT 1 FROM sqlite_master WHERE name = 'device_runs'"):
-        return  # a history from before it, whose reader would take it for a damaged one
+        return  # reading a missing table would count as damage
     sql = f"SELECT {texts}, CAST(at AS REAL), CAST(value AS REAL) FROM device_runs WHERE workspace = ? ORDER BY at"
     for device, subject, name, commit, stated, at, value in read_history(directory, sql, [identity(root)]):
         if isfinite(at + value) and _is_label(device) and _is_label(TargetId(subject).label):

@@ -12,7 +12,7 @@ from statistics import median
 from modelbuild.history.database import open_history, read_history
 from modelbuild.ids import ActionId
 
-_RUNS = 5  # the newest ones
+_RUNS = 5  # the newest runs
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
 _AT_ONCE = 500  # ids in one SQLite query
 
@@ -28,7 +28,8 @@ def action_estimates(directory: Path) -> dict[str, float]:
 
 
 def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Return seconds of these actions, if they ran before: like action_estimates, without reading other actions."""
+    """Return seconds of these actions, if they ran before: as action_estimates() does, without reading other
+    actions."""
     runs: dict[str, list[float]] = defaultdict(list)
     wanted = list(ids)
     newest = "row_number() OVER (PARTITION BY subject ORDER BY at DESC) AS place"
@@ -49,8 +50,8 @@ def _usual(runs: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Return seconds of these actions: `estimates_of`, or for an action that never ran the median of others with its
-    mnemonic, or one second if there are none."""
+    """Return seconds of these actions: `estimates_of`, or for an action that never ran the median of other actions with
+    its mnemonic, or one second if there are none."""
     wanted = set(ids)
     found = estimates_of(directory, wanted)
     kinds: dict[str, list[float]] = defaultdict(list)

@@ -52,7 +52,7 @@ class Measures:
         return rows[0][0] if rows and isfinite(rows[0][0]) else None
 
     def previous(self, subject: str, name: str) -> float | None:
-        """Return the value before the newest one."""
+        """Return the value before the newest value."""
         found = self.before(subject, name)
         return found[-2] if len(found) > 1 else None
 
@@ -74,8 +74,8 @@ class Measures:
         return found
 
     def commits(self, times: Iterable[float]) -> dict[float, str]:
-        """Return the commit of each build, by its time, as far as `modelbuild ci` recorded it: it does that within a
-        minute after the build's measures."""
+        """Return the commit of each build, by its time, as far as `modelbuild ci` recorded it, within a minute after
+        the build's measures."""
         sql = "SELECT CAST(revision AS TEXT), CAST(at AS REAL) FROM revisions WHERE workspace = ? ORDER BY at"
         recorded = read_history(self._directory, sql, [self._workspace])
         ends = [at for _, at in recorded]

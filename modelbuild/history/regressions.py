@@ -1,17 +1,17 @@
-"""Compare the newest value of a measure with earlier ones: a change, a regression, or noise."""
+"""Compare the newest value of a measure with earlier values: a change, a regression, or noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
 
-# Measures that depend only on the inputs. Others vary with the machine and its load.
+# Measures that depend only on the inputs. Other measures vary with the machine and its load.
 EXACT = frozenset({"bytes", "delegates", "delegated_fraction"})
 _MORE_IS_BETTER = frozenset({"delegated_fraction"})
-# Facts about a run, and neither good nor bad.
+# Facts about a run that are neither good nor bad.
 _CONTEXT = frozenset({"clock_mhz", "temperature_c"})
-_ACCURACY = "accuracy_"  # begins the names of a test's accuracies
-LATENCY_OF = "latency_ms_"  # begins those of the latencies of a test's further methods
+_ACCURACY = "accuracy_"  # prefix of the names of a test's accuracies
+LATENCY_OF = "latency_ms_"  # prefix of the measures of latency of a test's further methods
 
 BEFORE = 10  # values
 _LEAST = 3  # of a measure that varies
@@ -27,8 +27,9 @@ def change(values: Sequence[float]) -> float | None:
 
 
 def is_regression(name: str, values: Sequence[float]) -> bool:
-    """Return whether a measure became worse: sizes and numbers of partitions by more than 1%; measures that vary, such
-    as seconds, by more than a fifth and beyond all of up to ten (and at least three) values before. Oldest first."""
+    """Return whether a measure became worse, given its values, oldest first. Sizes and numbers of partitions must be
+    worse by more than 1%. Measures that vary, such as seconds, must be worse by more than a fifth, and beyond all of
+    the previous three to ten values."""
     found = change(values)
     if found is None or name in _CONTEXT:
         return False
@@ -41,9 +42,9 @@ def is_regression(name: str, values: Sequence[float]) -> bool:
 
 
 def noise(name: str, before: Sequence[float], base: float, now: float) -> str:
-    """Return `within noise` if a change from `base` is not above a fifth, or `now` is not beyond all of up to ten
-    earlier values of a measure that varies; `few values` if there are less than three of them, and '' for any other
-    change."""
+    """Return a note about a change of a measure that varies. It is `within noise` if the change from `base` is at most
+    a fifth, or if `now` is not beyond all of up to ten earlier values. It is `few values` if there are fewer than three
+    earlier values, and '' for any other change."""
     if name in EXACT or base == now:
         return ""
     known = before[-BEFORE:]

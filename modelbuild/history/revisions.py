@@ -1,4 +1,4 @@
-"""Measurements at commits, with which a summary compares a change."""
+"""Measurements at commits, for a summary to compare a change with."""
 
 from __future__ import annotations
 

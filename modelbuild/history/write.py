@@ -17,7 +17,7 @@ from modelbuild.history.identity import identity, stored_path
 if TYPE_CHECKING:
     import sqlite3
 
-# Rows with different keys that are kept of an action, and measurements of one kind of one subject.
+# Maximum number of rows with different keys of an action, and of measurements of one kind of one subject.
 KEPT_KEYS = 5
 KEPT_MEASURES = 200
 _TIDY_EVERY = 20  # builds
@@ -27,7 +27,7 @@ _TIDY_EVERY = 20  # builds
 class BuildFacts:
     """The record of one build.
 
-    ok        whether all went well
+    ok        whether the build succeeded
     actions   by id
     targets   the attributes of targets by id (see action_facts.attributes_of)
     measures  (id of a target or action, name) -> value, such as ("//models:detector (cpu)", "bytes")
@@ -76,7 +76,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
     new, same = [], []
     for name, each in facts.items():
         first, key, status = history.execute(sql, (workspace, name)).fetchone() or (0, "", "")
-        # A run that failed is a row of its own: that it ran again has that reason.
+        # A failed run has its own row, which explains why the action ran again.
         place = json.dumps(place_json(each.place))
         if key == each.key and (status == "failed") == (each.status == "failed"):
             same.append((build, each.status, each.seconds, each.status, place, workspace, name, first))
@@ -87,7 +87,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
         ended = (each.key, each.status, each.seconds)
         new.append((workspace, name, each.owner, build, build, *ended, packed, code, place))
     history.executemany("INSERT INTO actions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
-    # The place where a cached result was made is kept.
+    # A cached result keeps the place where it was made.
     sql = (
         "UPDATE actions SET last = ?, status = ?, seconds = ?, place = CASE WHEN ? = 'cached' THEN place ELSE ? END"
         " WHERE workspace = ? AND id = ? AND first = ?"

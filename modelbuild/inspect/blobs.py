@@ -24,7 +24,7 @@ class Blobs:
 
     @cached_property
     def _by_delegate(self) -> dict[str, Extension]:
-        # A workspace's own come after modelbuild's and take precedence.
+        # A workspace's own backends come after modelbuild's and take precedence.
         return {each.delegate: each for each in self._extensions() if each.describing}
 
     def describe(self, path: Path, delegate: Delegate) -> dict[str, Any] | None:

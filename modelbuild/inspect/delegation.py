@@ -1,4 +1,5 @@
-"""The delegation.json beside a program: each node's backend, the reasons of others to refuse it, and the partitions."""
+"""The delegation.json next to a program: each node's backend, why other backends refused the node, and the
+partitions."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ class Delegation(_Table):
     partitions: tuple[Partition, ...]
 
     def of(self, method: str) -> Delegation:
-        """Return the nodes of a method and its partitions, which have ids such as "encode.p0"; all of a program with
-        one model."""
+        """Return the nodes of a method and its partitions, which have ids such as "encode.p0"; all nodes and partitions
+        of a program with one model."""
         nodes = tuple(node for node in self.nodes if (node.method or method) == method)
         own = tuple(each for each in self.partitions if (each.id or "").startswith(f"{method}."))
         return Delegation(nodes=nodes, partitions=own or self.partitions)

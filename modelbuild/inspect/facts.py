@@ -1,4 +1,4 @@
-"""Gather the contents of a .pte, and of a delegation.json beside it, as JSON values. Needs no torch."""
+"""Gather the contents of a .pte, and of a delegation.json next to it, as JSON values. Needs no torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION = 2
 
 def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
     """Return every fact of a program; `blobs` describes delegates' blobs. Raises UsageError for a file that is not a
-    program or a damaged file beside it, and LoadingError for a backend that fails to describe a blob."""
+    program or a damaged file next to it, and LoadingError for a backend that fails to describe a blob."""
     blobs = blobs or Blobs()
     try:
         from modelbuild_runtime.describe import describe
@@ -107,12 +107,13 @@ def _partition(
 
 
 def _operators(delegation: Delegation, partition: Partition) -> dict[str, int]:
-    """Return the number of a partition's nodes by operator, those with most nodes first."""
+    """Return the number of a partition's nodes by operator, largest number first."""
     return dict(Counter(node.op for node in delegation.nodes if node.partition == partition.id).most_common())
 
 
 def _known(path: Path, delegate: Delegate, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the partition of a delegate: the one with its blob's size, and if several have that, its blob's digest."""
+    """Return the partition of a delegate: the partition with its blob's size, and if several have that size, with its
+    blob's digest."""
     found = [each for each in partitions if each.processed_bytes == delegate.size]
     if len(found) > 1:
         digest = _digest(path, delegate)

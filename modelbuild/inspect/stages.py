@@ -37,7 +37,7 @@ def _stages(calls: Sequence[Mapping[str, Any]], reasons: Mapping[str, deque[Mapp
 
 
 def _identity(number: int, call: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return equal values for the kernel calls of a stage, and another one for each call of a delegate."""
+    """Return equal values for the kernel calls of a stage, and another value for each call of a delegate."""
     return (None, None) if call["delegate"] is None else (number, call["delegate"])
 
 
@@ -53,7 +53,7 @@ def _of_node(op: str) -> str:
 
 
 def _counted(found: Iterable[tuple[str, Mapping[str, Any] | None]]) -> list[dict[str, Any]]:
-    """Return each operator with its count and reasons, those of a count together."""
+    """Return each operator with its reasons, and the count of nodes with these reasons."""
     counts = Counter(
         (op, tuple((each["backend"], each["why"]) for each in node["refused"]) if node is not None else ())
         for op, node in found

@@ -1,1 +1,2 @@
-"""Loading: MODELBUILD.toml, BUILD.toml, patterns and source files to targets, with a location for every error."""
+"""Loading: turn MODELBUILD.toml, BUILD.toml, patterns and source files into targets, with a location for every
+error."""

@@ -19,13 +19,13 @@ _OWN_FILES = (PACKAGE_FILE, WORKSPACE_FILE)
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """Return the parts of a pattern. Raises ValueError, with the expected form, for a malformed one."""
+    """Return the parts of a pattern. Raises ValueError, with the expected form, for a malformed pattern."""
     parts = tuple(pattern.split("/"))
     if any(part in ("", ".", "..") for part in parts):
         raise ValueError("expected a pattern for paths inside the package, without '.', '..' or empty parts")
     if any(_ANY_FOLDERS in part and part != _ANY_FOLDERS for part in parts):
         raise ValueError("expected '**' alone between slashes")
-    # Several in a row match the same paths as one, and matching would try them all.
+    # Several `**` in a row match the same paths as one `**`, and matching would try them all.
     kept = tuple(part for part, before in zip(parts, ("", *parts), strict=False) if not part == before == _ANY_FOLDERS)
     return (*kept, "*") if parts[-1] == _ANY_FOLDERS else kept
 
@@ -65,7 +65,7 @@ def _step(tails: Iterable[_Tail], name: str) -> frozenset[_Tail]:
             if _part(tail[0]).match(name):
                 left.add(tail[1:])
             continue
-        waiting.append(tail[1:])  # `**` as no folder; never the last part, see parse_glob
+        waiting.append(tail[1:])  # `**` may match no folder; it is never the last part, see parse_glob
         if not name.startswith("."):
             left.add(tail)
     return frozenset(left)
@@ -76,7 +76,8 @@ def _part(pattern: str) -> re.Pattern[str]:
     begin, *rest = pattern.split("*")
     wild = _plain(begin)
     if rest:
-        # The text between stars is matched at its first occurrence only: trying later ones takes exponential time.
+        # The text between stars is matched at its first occurrence only: trying later occurrences takes exponential
+        # time.
         wild += "".join(f"(?>.*?{_plain(part)})" for part in rest[:-1] if part) + f".*{_plain(rest[-1])}"
     visible = r"(?!\.)" if pattern[0] in "*?" else ""
     return re.compile(f"{visible}{wild}\\Z", re.DOTALL)

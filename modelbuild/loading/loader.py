@@ -21,8 +21,8 @@ class Loader:
     """The packages of a workspace. Not thread-safe.
 
     Every method raises LoadingError, located, for errors in a BUILD.toml. `at` returns the location of a reference;
-    without it, the name comes from the command line, and a missing package or target is a UsageError. `tree` may stand
-    for files that are not saved. `repository` is that of the labels in messages.
+    without it, the name comes from the command line, and a missing package or target is a UsageError. `tree` may
+    contain files that are not saved. `repository` is the repository of the labels in messages.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Loader:
     def _elsewhere(self, name: str) -> str:
         """Return `; did you mean '//package:name'?` for the first package with a target of that name, or ''."""
         for package in sorted(filter(is_package_name, self._tree.packages())):
-            with suppress(LoadingError):  # in another package: not the user's question
+            with suppress(LoadingError):  # an error in another package does not matter here
                 if name in self.package(package).targets:
                     return f"; did you mean '{Label(package, name, self._repository)}'?"
         return ""
@@ -79,7 +79,7 @@ class Loader:
         return find_glob(self._tree, self.package(package), include, exclude, allow_empty, at)
 
     def has_file(self, path: str) -> bool:
-        """Return whether there is a regular file, or a link to one, by its path below the root."""
+        """Return whether a path below the root is a regular file or a link to a regular file."""
         return self._tree.is_file(path)
 
     def files_read(self) -> Mapping[str, Stamp]:

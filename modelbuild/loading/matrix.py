@@ -15,7 +15,7 @@ from modelbuild.workspace.toml_tokens import KeyPath
 
 Scalar: TypeAlias = str | int | float | bool
 
-# A bound against mistakes: a thousand sizes on each of three axes would never finish.
+# A bound against mistakes: expanding three axes of a thousand values each would never finish.
 MOST = 10_000
 
 # Characters of a text after substitution.
@@ -25,12 +25,11 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def expand_matrix(document: Document, path: KeyPath, declaration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the declarations of all combinations of the one at `path`, in the order of its axes, the last axis
-    fastest.
+    """Return a declaration for each combination of the axes of the declaration at `path`; the last axis varies fastest.
 
-    `{axis}` in a string, at any depth and in the name too, is replaced by the axis's value; a string that is just
-    `"{axis}"` becomes the value itself, number or boolean (a name is always text). `{{` and `}}` are braces. Raises
-    LoadingError.
+    `{axis}` in a string, at any depth, also in the name, is replaced by the axis's value. A string that is only
+    `"{axis}"` becomes the value itself, such as a number or a boolean (a name is always text). `{{` and `}}` are
+    braces. Raises LoadingError.
     """
     table = Table(document, path, declaration)
     axes = table.table("matrix")

@@ -24,7 +24,7 @@ class Target:
     visibility      valid entries with absolute labels; the package's default if there is no attribute
     path            position of the declaration in the document, such as ("torch_model", 0)
     toolchain       the toolchain that its actions run in: an absolute label, or INSTALLED; '' if there is no attribute
-    action_timeout  seconds that its actions may run, in place of the build's limit; None if there is no attribute
+    action_timeout  seconds that its actions may run, instead of the build's limit; None if there is no attribute
     """
 
     label: Label

@@ -8,7 +8,7 @@ from modelbuild.workspace.toml_document import Where
 
 
 def parse_label(text: str, package: str, at: Where) -> Label:
-    """Return `Label.parse`, with a LoadingError at the reference in place of a UsageError."""
+    """Return `Label.parse`, with a LoadingError at the reference instead of a UsageError."""
     try:
         return Label.parse(text, package)
     except UsageError as error:

@@ -46,7 +46,7 @@ def select_labels(target: Target) -> Iterator[tuple[Label, KeyPath]]:
 def resolve_selects(target: Target, device: Label | None) -> Selected:
     """Return the target's attributes with each select replaced by its value for a device (None: no device configured).
 
-    Raises LoadingError for a malformed select, and for one without a value for the device.
+    Raises LoadingError for a malformed select, and for a select without a value for the device.
     """
     moved: dict[KeyPath, KeyPath] = {}
     attributes = {k: _resolve(target, device, v, (k,), (k,), moved) for k, v in target.attributes.items()}

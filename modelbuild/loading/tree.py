@@ -14,16 +14,16 @@ from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.workspace.toml_document import Document, Stamp, read_document
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, WORKSPACE_FILE
 
-# Skipped folders, besides hidden ones.
+# Skipped folders, in addition to hidden folders.
 _SKIPPED = frozenset(("__pycache__", "node_modules", OUTPUT_FOLDER))
 
-# A folder with one of these is another package, another workspace, or a Python environment.
+# A folder that contains one of these files is another package, another workspace, or a Python environment.
 BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
 
 
 class FolderStamp(NamedTuple):
     """Equal stamps mean that a folder has the same entries. ctime (which no program can set) and inode are compared
-    first; where one differs, the digest of the names decides."""
+    first; if either differs, the digest of the names decides."""
 
     ctime_ns: int
     inode: int
@@ -32,7 +32,7 @@ class FolderStamp(NamedTuple):
 
 class Listing(NamedTuple):
     """The names in a folder, sorted: regular files (or links to them), and folders (no links). `links` are the links
-    among the files, and links to anything else but a regular file: a link's destination can change without the folder's
+    among the files, and links to anything except a regular file: a link's destination can change without the folder's
     ctime."""
 
     files: tuple[str, ...]
@@ -53,7 +53,7 @@ class Listing(NamedTuple):
 
 
 def list_folder(root: str, folder: str) -> Listing:
-    """List a folder by its path below the root, or an absolute one. Raises EnvironmentProblem."""
+    """List a folder by its absolute path, or its path below the root. Raises EnvironmentProblem."""
     path = os.path.join(root, folder)
     files: list[str] = []
     folders: list[str] = []
@@ -81,7 +81,7 @@ class SourceTree:
 
     files    stamps of files that were read, by path
     folders  stamps of folders that were listed, by path
-    present  paths where a regular file, or a link to one, was required
+    present  paths where a regular file, or a link to a regular file, was required
     absent   paths where no regular file was required
     """
 
@@ -109,13 +109,13 @@ class SourceTree:
         return listing
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is a regular file, or a link to one."""
+        """Return whether there is a regular file, or a link to a regular file."""
         if path not in self.present and path not in self.absent:
             (self.present if os.path.isfile(f"{self._prefix}/{path}") else self.absent).add(path)
         return path in self.present
 
     def is_marked(self, folder: str, name: str) -> bool:
-        """Return whether a folder contains BUILD.toml or MODELBUILD.toml; uses the folder's listing if there is one."""
+        """Return whether a folder contains BUILD.toml or MODELBUILD.toml; uses the folder's listing if it is known."""
         marks = self._marks.get(folder)
         return name in marks if marks is not None else self.is_file(join(folder, name))
 
@@ -136,7 +136,8 @@ class SourceTree:
             waiting += [join(folder, name) for name in reversed(listing.folders) if not name.startswith(".")]
 
     def package_files(self, package: str) -> Iterator[str]:
-        """Yield every visible file of a package, relative to it, nearest first; not those of packages below it."""
+        """Yield every visible file of a package, relative to it, nearest first, without the files of packages below
+        it."""
         waiting = [""]
         for folder in waiting:
             listing = self.list(join(package, folder))

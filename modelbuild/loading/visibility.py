@@ -1,4 +1,4 @@
-"""Which packages may depend on a target."""
+"""Visibility: the packages that may depend on a target."""
 
 from __future__ import annotations
 

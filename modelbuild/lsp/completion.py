@@ -19,10 +19,10 @@ _PACKAGE_TABLE = "package"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A text that may be at the cursor, in place of the word or string there.
+    """A text that may be at the cursor, which replaces the word or string there.
 
     insert  the text to insert: a value in quotes unless the cursor is in a string
-    detail  one line beside it, and `about` a description below
+    detail  a line shown next to it; `about` is a description shown below
     """
 
     label: str
@@ -53,7 +53,7 @@ def _rules(snapshot: WorkspaceSnapshot) -> list[Choice]:
 
 
 def _attributes(snapshot: WorkspaceSnapshot, cursor: Cursor) -> Iterator[Choice]:
-    """Yield the attributes that the table does not have yet, required ones first."""
+    """Yield the attributes that the table does not have yet, required attributes first."""
     for schema in snapshot.schemas.at(cursor.table, cursor.path[:-1]):
         required = {*schema.get("required", ()), *(("name",) if len(cursor.path) == 1 else ())}
         for name, each in schema.get("properties", {}).items():
@@ -91,7 +91,7 @@ def _of_schema(snapshot: WorkspaceSnapshot, package: str, schema: dict[str, Any]
 
 
 def _labels(snapshot: WorkspaceSnapshot, package: str, rules: list[str] | None) -> Iterator[Choice]:
-    """Yield the labels of visible targets of some rules, those of the package itself in their short form."""
+    """Yield the labels of visible targets of some rules, in the short form for targets of the package itself."""
     for each in snapshot.packages():
         for target in each.targets.values():
             if (rules and target.rule not in rules) or not visible(target, package):

@@ -1,4 +1,4 @@
-"""The place of a cursor in a BUILD file, which need not be valid TOML: users type in it."""
+"""The place of a cursor in a BUILD file, which need not be valid TOML, because users type in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cursor:
     header  the offset of the table's header; -1 without
     path    the keys and indices of the key or value in the table
     text    the whole word or string there, without quotes; `before` is its part before the cursor
-    start   the offset of the word or of the string's text, and `end` the one after it
+    start   the offset of the word or of the string's text; `end` is the offset after it
     quoted  whether it is a string
     keys    of a key, the other keys of its table
     """

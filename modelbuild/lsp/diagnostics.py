@@ -1,4 +1,5 @@
-"""The errors of a BUILD file, found as a build finds them: one of the file itself, or one of each of its targets."""
+"""The errors of a BUILD file, found as a build finds them: one error of the file itself, or one error of each of its
+targets."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def diagnose(snapshot: WorkspaceSnapshot, package: str) -> list[tuple[DocumentPl
 
 
 def _place(snapshot: WorkspaceSnapshot, package: str, error: ModelbuildError) -> DocumentPlace:
-    """Return the place of an error; without one, the beginning of the package's BUILD file."""
+    """Return the place of an error; if it has no place, the beginning of the package's BUILD file."""
     if not isinstance(error, LoadingError) or error.location is None:
         return DocumentPlace(build_file(package), Span(0, 0, 0, 1))
     path = error.location.path

@@ -74,7 +74,7 @@ def hover(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> str:
 
 
 def symbols(snapshot: WorkspaceSnapshot, package: str) -> list[tuple[str, str, Span, Span]]:
-    """Return the name and the rule of each target of a package, the span of its table, and that of its header."""
+    """Return the name and the rule of each target of a package, the span of its table, and the span of its header."""
     found = snapshot.package(package)
     targets = found.targets.values() if found is not None else ()
     return [
@@ -109,7 +109,7 @@ def _resolved(text: str, package: str) -> Label | None:
 
 
 def _declared_at(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Target | None:
-    """Return the target whose name is at a cursor; of a matrix, the first one."""
+    """Return the target whose name is at a cursor; for a matrix, its first target."""
     found = snapshot.package(package)
     if found is None:
         return None

@@ -28,7 +28,7 @@ def span(text: str, start: int, end: int) -> Span:
 
 
 def span_at(text: str, place: Location) -> Span:
-    """Return the span of the key, value or header at a location; of its line's rest if there is none."""
+    """Return the span of the key, value or header at a location; if there is none, the span of the rest of its line."""
     tokens = read_tokens(text)
     start = _offset(text, place)
     number = bisect_right(tokens, start, key=attrgetter("start")) - 1
@@ -42,7 +42,7 @@ def span_at(text: str, place: Location) -> Span:
 
 
 def span_of_string(text: str, place: Location, value: str) -> Span:
-    """Return the span of a string's text: the first one of this value from a location on."""
+    """Return the span of the text of the first string with this value at or after a location."""
     start = _offset(text, place)
     for token in read_tokens(text):
         if token.start >= start and token.kind is Kind.STRING and token.value == value:
@@ -51,7 +51,7 @@ def span_of_string(text: str, place: Location, value: str) -> Span:
 
 
 def span_of_target(target: Target) -> Span:
-    """Return the span of a target's table: from its header to the next one."""
+    """Return the span of a target's table: from its header to the next header."""
     text = target.document.text
     start = _offset(text, target.location())
     end = next((token.start for token in read_tokens(text) if token.start > start and opens_header(token)), len(text))
@@ -70,7 +70,7 @@ def _position(text: str, offset: int) -> tuple[int, int]:
 
 
 def _offset(text: str, place: Location) -> int:
-    """Return the offset of a location; of the end of its line, or of the last line, if the text is shorter."""
+    """Return the offset of a location; if the text is shorter, the end of its line or of the last line."""
     lines = text.split("\n")
     line = min(place.line, len(lines)) - 1
     return sum(len(each) + 1 for each in lines[:line]) + min(place.column - 1, len(lines[line]))

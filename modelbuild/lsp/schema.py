@@ -1,4 +1,4 @@
-"""The schemas of attributes by path, for completion and help. The schemas are those of `modelbuild schema`."""
+"""The schemas of attributes by path, for completion and help. `modelbuild schema` prints the same schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Schemas:
 
     def at(self, rule: str, path: KeyPath) -> list[dict[str, Any]]:
         """Return the schemas that a value at a path of a rule's table may have, without references and unions. A path
-        through a select is one of the value that is selected."""
+        through a select is a path of the selected value."""
         own = self._rules.get(rule)
         if own is None:
             return []

@@ -21,7 +21,7 @@ from modelbuild.lsp.snapshot import Memory, WorkspaceSnapshot, package_of
 from modelbuild.workspace.toml_document import parse_document
 from modelbuild.workspace.toml_format import format_toml
 
-# Seconds without an edit after which errors are searched.
+# Seconds after the last edit until errors are searched.
 _PAUSE = 0.2
 _SOURCE = "modelbuild"
 _BEGINNING = lsp.Position(0, 0)
@@ -52,7 +52,8 @@ class Server(LanguageServer):
         self._reported: dict[str, set[str]] = {}
 
     def snapshot(self) -> WorkspaceSnapshot:
-        """Return the workspace as it is now. Raises LoadingError for an error in MODELBUILD.toml or a rule package."""
+        """Return the current state of the workspace. Raises LoadingError for an error in MODELBUILD.toml or a rule
+        package."""
         if self._snapshot is None:
             documents = self.workspace.text_documents
             texts = {path: document.source for uri, document in documents.items() if (path := self.path(uri))}
@@ -67,7 +68,7 @@ class Server(LanguageServer):
         self._pending = asyncio.get_running_loop().create_task(self._diagnose_soon())
 
     def path(self, uri: str) -> str:
-        """Return the path of a file of the workspace; '' for any other."""
+        """Return the path of a file of the workspace; '' for any other file."""
         file = uris.to_fs_path(uri)
         if file is None:
             return ""
@@ -77,7 +78,7 @@ class Server(LanguageServer):
         return ""
 
     def uri(self, path: str) -> str:
-        """Return the address of a file, as the editor writes that of an open one."""
+        """Return the address of a file; for an open file, as the editor writes it."""
         opened = (uri for uri in self.workspace.text_documents if self.path(uri) == path)
         return next(opened, None) or uris.from_fs_path(str(self.root / path)) or ""
 
@@ -127,7 +128,8 @@ class Server(LanguageServer):
             return [(navigation.DocumentPlace(place, found), error.message)]
 
     def _report(self, path: str, errors: list[tuple[navigation.DocumentPlace, str]]) -> None:
-        """Publish errors found from one BUILD file, by their files. Files without any more get an empty list."""
+        """Publish errors found from one BUILD file, by their files. Files that no longer have errors get an empty
+        list."""
         by_file: dict[str, list[lsp.Diagnostic]] = {path: [], **{old: [] for old in self._reported.get(path, ())}}
         for place, message in errors:
             where = self.range(place.path, place.span)
@@ -166,7 +168,7 @@ def _documents(server: Server) -> None:
 
     @server.feature(lsp.INITIALIZED)
     async def initialized(given: lsp.InitializedParams) -> None:
-        """Ask the editor to report changes of all files, on which targets depend."""
+        """Ask the editor to report changes of all files, because targets depend on them."""
         ability = server.client_capabilities.workspace
         watched = ability.did_change_watched_files if ability is not None else None
         if watched is not None and watched.dynamic_registration:
@@ -196,7 +198,7 @@ def _completion(server: Server) -> None:
 
 
 def _item(choice: completion.Choice, where: lsp.Range, bare: bool) -> lsp.CompletionItem:
-    """Return an item. `bare`: an attribute's name without an equals sign, as there is one behind the cursor."""
+    """Return an item. `bare`: an attribute's name without an equals sign, because one follows the cursor."""
     text = choice.label if choice.kind == "attribute" and bare else choice.insert
     return lsp.CompletionItem(
         choice.label,

@@ -1,4 +1,4 @@
-"""The workspace as an editor sees it: files on the disk, and the unsaved text of open ones."""
+"""The workspace as an editor sees it: files on the disk, and the unsaved text of open files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from modelbuild.workspace.workspace import Workspace, load_workspace
 
 @dataclass(slots=True)
 class Memory:
-    """Shared by the snapshots of a workspace: documents by path, each with its stamp, the last package of each BUILD
-    file that could be loaded, and the rules of the packages that MODELBUILD.toml named last, with their schemas. A rule
+    """State shared by the snapshots of a workspace: documents by path, each with its stamp; the last package that
+    loaded from each BUILD file; and the rules of the rule packages in MODELBUILD.toml, with their schemas. A rule
     package is loaded once: an edited one needs a new server."""
 
     documents: dict[str, tuple[Stamp, Document, dict[str, Any]]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Memory:
 
 
 class EditedTree(SourceTree):
-    """The files of a workspace, with the texts of open files in place of those on the disk."""
+    """The files of a workspace, with the texts of open files instead of the texts on the disk."""
 
     def __init__(self, root: Path, texts: Mapping[str, str], memory: Memory) -> None:
         super().__init__(root)
@@ -85,8 +85,8 @@ class WorkspaceSnapshot:
         return Analyzer(self.loader, self.rules, self.workspace.config.default_device)
 
     def package(self, name: str) -> Package | None:
-        """Return a package as it is, or else as it could last be loaded, such as while a user types in its file, or as
-        it was saved."""
+        """Return a package as edited. If that does not load, such as while a user types, return it as it last loaded,
+        or as saved."""
         with suppress(ModelbuildError):
             self.memory.packages[name] = self.loader.package(name)
             return self.memory.packages[name]
@@ -100,7 +100,7 @@ class WorkspaceSnapshot:
         return self.loader.packages_below("", skip=_ignore)
 
     def packages(self) -> Iterator[Package]:
-        """Yield all packages that could ever be loaded."""
+        """Yield all packages that have loaded at least once."""
         for name in self._names:
             package = self.package(name)
             if package is not None:

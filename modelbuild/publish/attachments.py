@@ -28,7 +28,7 @@ def about_of(evidence: Evidence) -> About:
 
 
 def provenance_of(evidence: Evidence, builder: str | None) -> Attachment:
-    """Return the provenance. `builder` is the builder's URI, by default that of this machine."""
+    """Return the provenance. `builder` is the builder's URI, by default this machine's."""
     from modelbuild.trust.provenance import statement_bytes, this_builder
 
     kind = "application/vnd.in-toto+json"

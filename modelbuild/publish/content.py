@@ -10,7 +10,7 @@ from pathlib import Path
 
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError, UsageError
 
-# Names of documents beside published files; a signature is beside the file or folder that it is of.
+# Names of documents next to published files; a signature is next to the file or folder that it signs.
 PROVENANCE, SBOM, SIGNATURE_SUFFIX = "provenance.intoto.json", "sbom.cdx.json", ".sig"
 
 
@@ -33,8 +33,8 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A document about the content, such as its provenance. `kind` is its artifact type in a registry, `name` that of
-    the file beside the content elsewhere."""
+    """A document about the content, such as its provenance. `kind` is its artifact type in a registry; `name` is the
+    name of its file next to the content elsewhere."""
 
     kind: str
     name: str

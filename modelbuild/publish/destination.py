@@ -17,8 +17,8 @@ Destination = RegistryAddress | Address | HubAddress
 
 
 def parse_destination(text: str, version: str = "") -> Destination:
-    """Return the destination that an address names: for a version its tag, or the folder of that name. Raises
-    UsageError for a malformed address, and for a tag beside a version."""
+    """Return the destination that an address names. A version is a tag, or a folder with its name. Raises UsageError
+    for a malformed address, and for an address with a tag if there is also a version."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in SCHEMES:
         hint = did_you_mean(scheme, SCHEMES) if separator else ""
@@ -43,8 +43,8 @@ def parse_destination(text: str, version: str = "") -> Destination:
 
 
 def publish(content: Content, destination: Destination, replace: bool, say: Callable[[str], None]) -> Published:
-    """Publish to a destination: everything or, as far as a tag or a manifest shows, nothing. `say` gets a line for each
-    upload. Raises as the functions that it calls do."""
+    """Publish to a destination. A tag or a manifest appears only after everything was uploaded. `say` gets a line for
+    each upload. Raises as the functions that it calls do."""
     if isinstance(destination, RegistryAddress):
         from modelbuild.publish.oci import publish_oci
 

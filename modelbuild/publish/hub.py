@@ -22,7 +22,7 @@ from modelbuild.remote.messages import missing_extra
 
 def publish_hub(content: Content, address: HubAddress, replace: bool, say: Callable[[str], None]) -> Published:
     """Commit the files that the branch lacks, and set the tag of a release. Raises PublishError for a hub that cannot
-    be used, and for other content there unless it is to be replaced."""
+    be used, and for other content there, unless replacing."""
     check_names(content)
     try:
         from huggingface_hub import HfApi
@@ -87,8 +87,8 @@ class _Publication:
                 return None
 
     def _commit(self, head: str, before: bytes | None, manifest: bytes) -> tuple[list[str], str]:
-        """Commit everything, of which huggingface_hub uploads what the branch lacks. Returns the names of the documents
-        that are new there, and the commit."""
+        """Commit everything; huggingface_hub uploads only files that the branch lacks. Returns the names of the new
+        documents, and the commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         names = set(self.api.list_repo_files(self.address.repository, revision=head))
@@ -121,7 +121,7 @@ class _Publication:
         return list(documents), made.oid
 
     def _card(self, head: str) -> dict[str, bytes]:
-        """Return the model card, or nothing where somebody else wrote one."""
+        """Return the model card, or nothing if modelbuild did not write the existing card."""
         known = self._read(CARD, head)
         if known is None or MARK.encode() in known:
             return {CARD: model_card(self.content)}
@@ -131,7 +131,7 @@ class _Publication:
 
 @contextmanager
 def _in_one_line(address: HubAddress) -> Iterator[None]:
-    """Raise PublishError in place of the errors of huggingface_hub and of its HTTP client, without secrets."""
+    """Raise PublishError, without secrets, instead of the errors of huggingface_hub and of its HTTP client."""
     from huggingface_hub import errors, get_token
 
     token = get_token()
@@ -145,7 +145,7 @@ def _in_one_line(address: HubAddress) -> Iterator[None]:
         known = "this token may not read it" if token else "it needs a token, in HF_TOKEN or by `hf auth login`"
         message = f"there is no such repository, or {known}; `hf repos create {address.repository}` makes one"
         raise PublishError(f"{address}: {message}") from None
-    except Exception as error:  # those of the HTTP client have no base in common with the library's
+    except Exception as error:  # the HTTP client's errors and the library's have no common base
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         status = getattr(getattr(cause, "response", None), "status_code", None)
         text = getattr(cause, "server_message", None) or str(cause) or type(cause).__name__

@@ -24,7 +24,7 @@ class HubAddress:
 
 
 def parse_hub_address(text: str, version: str) -> HubAddress:
-    """Return the address that a text is. Raises UsageError for any other text."""
+    """Parse an address. Raises UsageError for any other text."""
     found = _HUB.fullmatch(text)
     if found is None or ".." in text:
         raise UsageError(f"--to {text}: expected hf://ORG/REPO[@BRANCH]")

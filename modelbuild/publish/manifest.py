@@ -20,7 +20,7 @@ TITLE = "org.opencontainers.image.title"
 EXECUTABLE = "dev.modelbuild.executable"
 FILE = "application/octet-stream"
 EMPTY = b"{}"
-# The manifest beside the files, where there is no registry.
+# The file name of the manifest where there is no registry.
 MANIFEST_FILE = "manifest.json"
 
 Descriptor = Mapping[str, Any]
@@ -45,7 +45,7 @@ def manifest_of(content: Content) -> bytes:
 
 
 def check_names(content: Content) -> None:
-    """Raise UsageError for a file with the name of a document beside the files."""
+    """Raise UsageError for a file with the name of a document of the published content."""
     own = {MANIFEST_FILE, PROVENANCE, SBOM, *(attachment.name for attachment in content.attachments)}
     for file in content.files:
         if file.path in own:
@@ -53,7 +53,7 @@ def check_names(content: Content) -> None:
 
 
 def written(manifest: bytes) -> set[str]:
-    """Return the paths of a manifest's files and of documents about them; none if it is not one of these."""
+    """Return the paths of a manifest's files and of documents about them; none if it is not such a manifest."""
     try:
         paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
     except (ValueError, KeyError, TypeError, RecursionError):

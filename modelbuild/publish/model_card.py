@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from modelbuild.publish.content import Content
 
 CARD = "README.md"
-# A card without this line is somebody's own, and stays.
+# A card without this line was not written by modelbuild, and is not replaced.
 MARK = "<!-- Written by modelbuild publish. Without this line, it stays as it is. -->"
-# Licences that hubs list, which are SPDX's in lower case.
+# Licences that hubs list: SPDX identifiers in lower case.
 _LISTED = re.compile(
     r"(apache|mpl|artistic)-2\.0|mit|isc|zlib|unlicense|bsd-[23]-clause|bsd-3-clause-clear|cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-4\.0"
 )
@@ -43,7 +43,7 @@ def model_card(content: Content) -> bytes:
 
 
 def _license(licenses: Sequence[str]) -> dict[str, str]:
-    """Return the metadata of licences: hubs know names in lower case, and `other` with a name of its own."""
+    """Return the metadata of licences: a name in lower case, or `other` with the licence's name."""
     text = " AND ".join(sorted({*licenses} - {""}))
     name = re.sub(r"^((?:a|l)?gpl-[23]\.[01])-(only|or-later)$", r"\1", text.lower())
     if name != text.lower() or _LISTED.fullmatch(name):

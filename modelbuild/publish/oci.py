@@ -27,8 +27,8 @@ _ACCEPT = {"Accept": f"{MANIFEST}, {INDEX}"}
 
 
 def publish_oci(content: Content, address: RegistryAddress, replace: bool, say: Callable[[str], None]) -> Published:
-    """Upload what the registry lacks, and move the tag. Raises PublishError, also for a tag of another digest unless
-    it is to be replaced."""
+    """Upload the blobs that the registry lacks, and move the tag. Raises PublishError, also for a tag of another
+    digest, unless replacing."""
     try:
         return _Publication(content, address, replace, say).run()
     except RegistryProblem as problem:
@@ -52,13 +52,13 @@ class _Publication:
         attached = self._attach()
         moves = bool(self._address.tag) and not tagged
         if moves:
-            self._check_tag()  # somebody else may have moved it meanwhile
+            self._check_tag()  # another publisher may have moved it meanwhile
             self._put(self._address.tag, self._manifest)
             self._say(f"tag {self._address.tag}")
         return Published(f"{self._address}@{self._digest}", self._digest, uploaded, attached, moves)
 
     def _check_tag(self) -> bool:
-        """Return whether the tag is that of the content. Raises PublishError if it is another's."""
+        """Return whether the content has the tag. Raises PublishError if other content has it."""
         found = self._find(self._address.tag) if self._address.tag else None
         if found is None or digest_of(found.body) == self._digest:
             return found is not None
@@ -94,7 +94,7 @@ class _Publication:
         return self._registry.ask("PUT", f"/manifests/{reference}", headers, lambda: manifest)
 
     def _attach(self) -> list[str]:
-        """Upload the attachments that the content lacks, as referrers; when replacing, also those that differ."""
+        """Upload the attachments that the content lacks, as referrers; when replacing, also attachments that differ."""
         attached = []
         subject = descriptor(MANIFEST, self._manifest)
         known = self._referrers() if self._content.attachments else []

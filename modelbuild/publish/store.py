@@ -1,4 +1,4 @@
-"""Publish to an object store or a folder: the files at their paths, documents beside them, and manifest.json last.
+"""Publish to an object store or a folder: the files at their paths, documents next to them, and manifest.json last.
 
 manifest.json is the manifest that a registry would get, so the digest is the same everywhere.
 """
@@ -25,7 +25,7 @@ _MOST = 4 << 20
 
 def publish_store(content: Content, address: Address, replace: bool, say: Callable[[str], None]) -> Published:
     """Write the files unless they are there. Raises PublishError for a store that cannot be used, and for other files
-    there unless they are to be replaced; EnvironmentProblem for a folder that cannot be written."""
+    there, unless replacing. Raises EnvironmentProblem for a folder that cannot be written."""
     check_names(content)
     try:
         opened = open_object_store(address, _SECONDS, _RETRIES)
@@ -58,7 +58,7 @@ class _Publication:
             if not self._replace:
                 message = f"it contains {digest_of(before)}, not {self._digest}; expected another address, or --replace"
                 raise PublishError(f"{self._address}: {message}")
-            # Without a manifest nothing is published: no reader takes old files for new ones.
+            # Without a manifest nothing is published, so no reader takes old files for new files.
             self._delete(MANIFEST_FILE)
             kept = {file.path for file in self._content.files}
             for path in sorted(written(before) - kept):

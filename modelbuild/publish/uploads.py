@@ -1,4 +1,4 @@
-"""Uploads of blobs to a registry: in chunks that go on where the registry lost the connection."""
+"""Uploads of blobs to a registry: in chunks, resumed where the connection was lost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from urllib.parse import urljoin
 
 from modelbuild.registry.client import ATTEMPTS, Registry, RegistryProblem
 
-# A blob up to this size is one request, a bigger one a request for each part of this size.
+# A blob up to this size is one request; a bigger blob is one request for each part of this size.
 CHUNK = 16 << 20
 _BLOCK = 1 << 20
 _BINARY = {"Content-Type": "application/octet-stream"}
-# The registry has forgotten an upload, or has other bytes of it than expected: it begins again.
+# The registry has forgotten an upload, or has an unexpected number of its bytes; the upload starts over.
 _LOST = (400, 404, 416)
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A blob to upload: of a file, or of bytes."""
+    """A blob to upload: a file, or bytes."""
 
     digest: str
     size: int
@@ -63,7 +63,7 @@ class _Upload:
         self._chunk = CHUNK
 
     def run(self) -> None:
-        """Send everything. As many failures in a row as ATTEMPTS has end it."""
+        """Send everything. Fails after as many failures in a row as ATTEMPTS has entries."""
         failures = 0
         while True:
             before = self._done
@@ -106,13 +106,13 @@ class _Upload:
                 self._done = start + size
 
     def _resume(self) -> None:
-        """Find out how much the registry has. It begins again if that is nothing or unknown."""
+        """Ask the registry how many bytes it has. Starts over if it has no bytes, or the number is unknown."""
         if not self._session or self._blob.size <= self._chunk:
             self._session = ""
             return
         with self._registry.send("GET", self._session) as answer:
             found = re.fullmatch(r"(?:bytes=)?0-(\d{1,15})", answer.headers.get("Range", ""))
-            # A registry reports 0-0 for no byte and for one.
+            # A registry reports 0-0 for no byte and for one byte.
             self._done = int(found[1]) + 1 if found and found[1] != "0" else 0
             if 0 < self._done <= self._blob.size:
                 self._move(answer.headers)

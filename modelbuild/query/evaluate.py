@@ -38,7 +38,7 @@ def _evaluate(world: World, expression: Expression, variables: Mapping[str, set[
 
 
 def _chain(world: World, last: Binary, variables: Mapping[str, set[str]]) -> set[str]:
-    """Apply operators from left to right; in a loop, because there may be thousands in a row."""
+    """Apply operators from left to right; in a loop, because an expression may have thousands."""
     first: Expression = last
     operations: list[Binary] = []
     while isinstance(first, Binary):

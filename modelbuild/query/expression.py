@@ -69,7 +69,7 @@ Expression: TypeAlias = Word | FunctionCall | Binary | Let | Words
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse an expression. Raises UsageError with the column, the expected token and the actual one."""
+    """Parse an expression. Raises UsageError with the column, the expected token and the actual token."""
     parser = _Parser(text)
     found = parser.expression()
     if parser.next is not None:

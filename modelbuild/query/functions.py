@@ -19,7 +19,7 @@ Argument = Literal["expression", "text", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the language: the types of its arguments, and the number of optional ones at the end."""
+    """A function of the language: the types of its arguments, and the number of optional arguments at the end."""
 
     answer: Callable[..., set[str]]
     takes: tuple[Argument, ...]
@@ -43,7 +43,7 @@ def rdeps(world: World, universe: Collection[str], nodes: Collection[str], depth
 
 
 def somepath(world: World, starts: Collection[str], ends: Collection[str]) -> set[str]:
-    """Return the nodes on a shortest path from a start to an end, always the same one; empty if there is no path."""
+    """Return the nodes on a shortest path from a start to an end, always the same path; empty if there is no path."""
     graph = closure(world, sorted(starts))
     best: list[str] = []
     for start in sorted(starts):
@@ -100,7 +100,7 @@ def buildfiles(world: World, nodes: Collection[str]) -> set[str]:
 
 
 def tests(world: World, nodes: Collection[str]) -> set[str]:
-    """Return the tests among the nodes, and those in test suites among them."""
+    """Return the tests among the nodes, and the tests in test suites among the nodes."""
     found: set[str] = set()
     waiting = list(nodes)
     seen = set(waiting)

@@ -16,7 +16,7 @@ from modelbuild.workspace.toml_values import toml_table
 
 
 def locations(world: World, nodes: Collection[str]) -> list[str]:
-    """Return `models/BUILD.toml:4:1: pte_program rule //models:detector` for each node; of a source file, its first
+    """Return `models/BUILD.toml:4:1: pte_program rule //models:detector` for each node; for a source file, its first
     position."""
     return [f"{_place(world, node)}: {world.kind(node)} {node}" for node in sorted(nodes)]
 
@@ -26,14 +26,14 @@ def _place(world: World, node: str) -> str:
 
 
 def source_files(world: World, nodes: Collection[str]) -> list[str]:
-    """Return the paths of the source files among nodes, and of those that the targets among them name."""
+    """Return the paths of the source files among nodes, and of the source files that targets among nodes name."""
     files = {node for node in nodes if world.kind(node) == SOURCE}
     files.update(needed for node in nodes for needed in world.needs(node) if world.kind(needed) == SOURCE)
     return sorted(map(file_location, files))
 
 
 def declared_statements(world: TargetWorld, nodes: Collection[str]) -> list[str]:
-    """Return the targets among nodes as TOML, each with its place as a comment: every target of a matrix on its own,
+    """Return the targets among nodes as TOML, each with its place as a comment: every target of a matrix separately,
     selects as written. A package's statements are a BUILD.toml that declares the same targets."""
     targets = [target for node in sorted(nodes) if (target := world.packages.target(node)) is not None]
     return [_statement(target, target.attributes) for target in targets]

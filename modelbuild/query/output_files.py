@@ -11,8 +11,8 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
 
 def output_files(world: ConfiguredWorld, nodes: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the paths of the targets' outputs, relative to the workspace, and the nodes of which some are unknown:
-    actions that are not in the cache decide them."""
+    """Return the paths of the targets' outputs, relative to the workspace, and the nodes with unknown outputs, which
+    actions that are not in the cache decide."""
     targets = {node: target for node in sorted(nodes) if (target := world.configured(node)) is not None}
     dry = dry_run(world.analyzer, [artifact for target in targets.values() for artifact in target.files()])
     graph = world.analyzer.graph

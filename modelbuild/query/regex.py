@@ -10,7 +10,8 @@ from modelbuild.lines import shown
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled pattern. Raises UsageError for an invalid regular expression, or one too big for Python."""
+    """Return a compiled pattern. Raises UsageError for an invalid regular expression, or an expression too big for
+    Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about syntax that a later Python may read differently

@@ -1,1 +1,1 @@
-"""A client of OCI registries, without packages from outside: steps use it too."""
+"""A client of OCI registries, without third-party packages, because steps also use it."""

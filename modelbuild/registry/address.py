@@ -16,7 +16,7 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
-# Docker's own registry has another host than its addresses, and a folder for names of one part.
+# Docker's own registry is at another host than its addresses name, and keeps names of one part in `library/`.
 _DOCKER, _DOCKER_HOST = "docker.io", "registry-1.docker.io"
 
 
@@ -55,7 +55,7 @@ class RegistryAddress:
 
 
 def parse_registry_address(text: str) -> RegistryAddress | None:
-    """Return the address that a text is; None if it is none."""
+    """Parse an address; None if the text is not an address."""
     found = _ADDRESS.fullmatch(text)
     if found is None or len(found["name"]) > 255:
         return None

@@ -24,7 +24,7 @@ ATTEMPTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 _TIMEOUT = 60.0
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST = 200
-# A manifest or a token that is longer is refused; the specification suggests 4 MiB.
+# A longer manifest or token is refused; the specification suggests 4 MiB.
 MOST = 4 << 20
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Registry:
     def send(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None
     ) -> http.client.HTTPResponse:
-        """Return the answer to one request, which must succeed. Relative addresses are those of the repository."""
+        """Return the answer to one request, which must succeed. Relative addresses are relative to the repository."""
         target = url if "://" in url else f"{self.address.base}{url}" if url[0] == "/" else f"{self.address.base}/{url}"
         for last in (False, True):
             request = urllib.request.Request(target, body() if body else None, dict(headers or {}), method=method)
@@ -86,7 +86,7 @@ class Registry:
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None
     ) -> RegistryAnswer:
         """Return the answer to a request with its body, after several attempts if needed."""
-        # A registry that never answered is more likely to be another than to come back.
+        # A registry that has never answered is probably the wrong host, so its requests are not repeated.
         return retried(lambda: self._ask(method, url, headers, body), lambda: self._reached)
 
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None, body: Body | None) -> RegistryAnswer:
@@ -103,7 +103,7 @@ class Registry:
         return urllib.parse.urlsplit(url).netloc == urllib.parse.urlsplit(self.address.base).netloc
 
     def _authorize(self, challenges: list[str]) -> None:
-        """Get what a registry demands: a token, or the login itself."""
+        """Get the authorization that a registry demands: a token, or the login itself."""
         if not self._asked:
             try:
                 self._login, self._asked = find_login(self.address.host), True
@@ -150,7 +150,7 @@ class Registry:
             raise RegistryProblem("the service for its tokens sent none") from None
 
     def _problem(self, error: urllib.error.HTTPError) -> RegistryProblem:
-        """Return the problem of an answer that is no success. A registry's own message may repeat a request."""
+        """Return the problem of an unsuccessful answer. A registry's own message may repeat a request."""
         text = f"HTTP {error.code} {error.reason}"
         try:
             first = json.loads(error.read(MOST))["errors"][0]
@@ -183,7 +183,8 @@ class RegistryAnswer:
 
 
 def retried(work: Callable[[], T], again: Callable[[], bool]) -> T:
-    """Return the result of work that may raise RegistryProblem; problems that may pass are tried again, if `again`."""
+    """Return the result of work that may raise RegistryProblem; after a problem that may pass, work is repeated if
+    again() is true."""
     for delay in ATTEMPTS[1:]:
         try:
             return work()

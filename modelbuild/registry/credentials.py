@@ -1,4 +1,4 @@
-"""Logins for registries, from where other tools keep them: the configuration of Docker, of podman, and .netrc."""
+"""Logins for registries, as other tools store them: the configuration of Docker, of podman, and .netrc."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Docker's configuration names its own registry so.
+# The name of Docker's own registry in Docker's configuration.
 _DOCKER_KEY = "https://index.docker.io/v1/"
-_SECONDS = 60  # of a credential helper
+_SECONDS = 60  # limit of a credential helper
 
 
 class BadConfiguration(Exception):
-    """Raised for a configuration that cannot be read. The message contains nothing of its content."""
+    """Raised for a configuration that cannot be read. The message does not quote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user with a password, or the refresh token of an OAuth login. Neither is in the object's text."""
+    """A user with a password, or the refresh token of an OAuth login. repr() shows neither."""
 
     user: str = field(repr=False)
     password: str = field(repr=False)
@@ -36,8 +36,9 @@ class Login:
 
 
 def find_login(host: str, environ: Mapping[str, str] = os.environ) -> Login | None:
-    """Return the login for a registry's host (and port), from the first of these that has one: DOCKER_AUTH_CONFIG,
-    REGISTRY_AUTH_FILE, the config.json in DOCKER_CONFIG or ~/.docker, podman's auth.json, and .netrc.
+    """Return the login for a registry's host (and port), from the first of these sources that has a login:
+    DOCKER_AUTH_CONFIG, REGISTRY_AUTH_FILE, the config.json in DOCKER_CONFIG or ~/.docker, podman's auth.json, and
+    .netrc.
 
     Raises BadConfiguration.
     """
@@ -49,7 +50,7 @@ def find_login(host: str, environ: Mapping[str, str] = os.environ) -> Login | No
 
 
 def configuration_files(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the paths at which logins may be, except .netrc's."""
+    """Return the paths of the files that may contain logins, except .netrc."""
     home = environ.get("HOME") or os.path.expanduser("~")
     docker = environ.get("DOCKER_CONFIG") or f"{home}/.docker"
     config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
@@ -100,7 +101,7 @@ def _in_configuration(place: str, config: Mapping[str, Any], host: str, environ:
 
 
 def _of_entry(place: str, entry: Mapping[str, Any]) -> Login | None:
-    """Return the login of an entry of `auths`; None for an empty one, which a helper stands behind."""
+    """Return the login of an entry of `auths`; None for an empty entry, whose login a helper has."""
     if entry.get("identitytoken"):
         return Login("", "", str(entry["identitytoken"]))
     if entry.get("username") and entry.get("password"):
@@ -117,7 +118,7 @@ def _of_entry(place: str, entry: Mapping[str, Any]) -> Login | None:
 
 
 def _from_helper(helper: str, name: str, environ: Mapping[str, str]) -> Login | None:
-    """Return what a credential helper prints; None if it knows no login."""
+    """Return the output of a credential helper; None if it has no login."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", helper):
         raise BadConfiguration("a credential helper's name is not a word")
     program = f"docker-credential-{helper}"

@@ -1,1 +1,1 @@
-"""Past one machine: a remote cache behind the local store, and remote execution, over open protocols."""
+"""A remote cache behind the local store, and remote execution, over open protocols."""

@@ -16,7 +16,7 @@ from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import Security
 
-# A message is at most a batch and a little more; larger ones are rejected.
+# A message is at most a batch and a little more; larger messages are rejected.
 MAX_MESSAGE = 16 << 20
 
 _KINDS: dict[str, Kind] = {
@@ -66,7 +66,7 @@ def _pem(path: Path | None) -> bytes | None:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
 
 
-# Fragments of gRPC's messages about a message above the other side's limit; the code is that of a full disk.
+# Fragments of gRPC's messages about a message above the other side's limit; gRPC uses the same code for a full disk.
 _TOO_BIG = ("larger than max", "exceeds maximum size")
 
 

@@ -21,8 +21,8 @@ _LOCK = threading.Lock()
 
 
 def pool() -> Any:
-    """Return the one pool of all messages."""
-    # Messages of two pools are incompatible, so concurrent first calls must not each make one.
+    """Return the pool of all messages."""
+    # Messages of two pools are incompatible, so concurrent first calls must not each make a pool.
     with _LOCK:
         return _only_pool()
 

@@ -1,4 +1,4 @@
-"""Object stores, and folders in their place, through obstore."""
+"""Object stores, and folders used as object stores, through obstore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of a build: the local one, with a remote cache behind it if configured."""
+"""The store of a build: the local store, with a remote cache behind it if configured."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shared(
         yield store
         finish = True
     except ResultDiffers:
-        # The new output should replace the unusable result in the remote cache, too.
+        # The new output should also replace the unusable result in the remote cache.
         finish = True
         raise
     finally:
@@ -53,7 +53,7 @@ def shared(
 def executing(
     here: Executor, settings: RemoteSettings, store: Store, local: LocalStore, code: StepCode, reporter: Reporter
 ) -> Executor:
-    """Return an executor to build with: the given one, combined with remote workers if configured.
+    """Return an executor to build with: the given executor, combined with remote workers if configured.
 
     Raises as shared() does.
     """

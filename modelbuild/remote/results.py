@@ -12,7 +12,7 @@ from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.store.digests import digest_bytes
 
-# Part of each Action, so that its digest differs from those of other clients of the same cache.
+# Part of each Action, so that its digest differs from other clients' digests in the same cache.
 SALT = b"modelbuild/1"
 
 # Limits for a folder's description, its number of files, and bytes of their paths. A small description can stand for a

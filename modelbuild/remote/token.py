@@ -27,7 +27,8 @@ class AccessToken:
         self._until = float("-inf")
 
     def headers(self) -> list[tuple[str, str]]:
-        """Return the header with the token, if there is one. Raises RemoteProblem 'refused' if it is unavailable."""
+        """Return the header with the token, or no header without a token. Raises RemoteProblem 'refused' if the token
+        is unavailable."""
         if not self._security.has_token:
             return []
         with self._lock:

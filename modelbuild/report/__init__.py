@@ -1,4 +1,4 @@
-"""Reporters: they show or record a build's events."""
+"""Reporters, which show or record a build's events."""
 
 from __future__ import annotations
 

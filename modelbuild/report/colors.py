@@ -1,4 +1,4 @@
-"""Colors of results and errors on a terminal. Imports little, as a null build may print results."""
+"""Colors of results and errors on a terminal. Imports little, because a build with nothing to do may print results."""
 
 from __future__ import annotations
 

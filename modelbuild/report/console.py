@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # A build that runs no action and ends within this many seconds shows no bar and never imports rich.
 PATIENCE = 0.5
 SHOWN_ACTIONS = 10
-REFRESHES = 8  # a second
+REFRESHES = 8  # per second
 BAR = 30  # columns
 
 
@@ -52,8 +52,8 @@ class ConsoleReporter:
         self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left does not know yet
         self._ended: list[str] = []
         self._jobs = 1
-        # rich draws in a thread of its own, under its own lock, and reads fields guarded by _state. So the lock order
-        # is _screen (for writing), rich's, _state; rich is never called with _state held.
+        # rich draws in a separate thread, under its own lock, and reads fields guarded by _state. So the lock order is
+        # _screen (for writing), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
         self._state = threading.Lock()
         self._progress = BuildProgress()
@@ -78,7 +78,7 @@ class ConsoleReporter:
                     self._new.append(event.actions)
                 case ActionStarted():
                     self._running[event.id] = event
-                    self._parts.pop(event.id, None)  # of an earlier run
+                    self._parts.pop(event.id, None)  # the part of an earlier run
                 case ActionProgress():
                     self._parts[event.id] = event.part
                 case ActionFinished():
@@ -132,7 +132,7 @@ class ConsoleReporter:
                 self._live.start(refresh=True)
 
     def _print(self, lines: str) -> None:
-        """Print permanent lines, above the bar if there is one."""
+        """Print permanent lines, above the bar if it is shown."""
         with self._screen:
             if self._live is None or self._closed:
                 write(self._err, lines)

@@ -27,7 +27,7 @@ _REPEAT = 60.0
 
 
 class PlainReporter:
-    """Progress and failures on `err`, built outputs on `out`. Quiet: failures and notices only."""
+    """Progress and failures on `err`, built outputs on `out`. Quiet: only failures and notices."""
 
     def __init__(self, out: TextIO, err: TextIO, quiet: bool = False, show: str = "summary") -> None:
         """`show` is the value of --show-outputs."""
@@ -37,7 +37,7 @@ class PlainReporter:
         self._quiet = quiet
         self._lock = threading.Lock()
         self._progress = BuildProgress()
-        self._awaited = float("-inf")  # time of the last such line
+        self._awaited = float("-inf")  # time of the last line about waiting
         self._running: dict[str, ActionStarted] = {}
         self._printed = time.monotonic()  # when the last line about an action was printed
 
@@ -65,7 +65,7 @@ class PlainReporter:
                     write(self._err, f"Interrupted: {counts(self._progress)}")
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def _action(self, event: ActionFinished) -> None:
         self._running.pop(event.id, None)

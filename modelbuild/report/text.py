@@ -5,14 +5,14 @@ from __future__ import annotations
 from modelbuild.wording import action_line, count, duration, size_text
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a null build imports no more than it needs
+if TYPE_CHECKING:  # a build with nothing to do imports only modules that it needs
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
     from modelbuild.events import ActionFinished, Planned, UploadsAwaited
     from modelbuild.report.progress import BuildProgress
 
-# The most targets that are listed without --show-outputs=all.
+# Maximum number of targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
 
 

@@ -12,7 +12,7 @@ from modelbuild.ids import ActionId
 
 
 class TimeLeft:
-    """The actions that have not ended. An action that never ran counts like others of its kind."""
+    """The actions that have not ended. An action that never ran counts like other actions of its kind."""
 
     def __init__(self, history: Path) -> None:
         """`history` is the folder of the cache."""
@@ -36,7 +36,7 @@ class TimeLeft:
         self._waiting.pop(name, None)
 
     def left(self, running: Iterable[tuple[str, float]], jobs: int) -> float | None:
-        """Return seconds until all have ended, with `jobs` at once; None if an action to come has no estimate.
+        """Return seconds until all have ended, with `jobs` at once; None if a remaining action has no estimate.
         `running` are ids with their seconds so far."""
         if not self._waiting:
             return None

@@ -24,7 +24,7 @@ from modelbuild.workspace.workspace import Workspace
 
 VERSION = 1
 _DELEGATION = "delegation.json"
-_TEST_SUFFIX = "_test rule"  # each rule of tests has a name that ends so
+_TEST_SUFFIX = "_test rule"  # the end of each test rule's name
 _DIGITS = 12
 _MOST = 5  # operators in a line
 
@@ -66,7 +66,7 @@ class Side:
         """Do nothing."""
 
     def value(self, subject: str, name: str) -> float | None:
-        """Return a value, as reports ask for those to compare with."""
+        """Return a value for reports to compare with."""
         return self.values.get(subject, {}).get(name)
 
     def _read(self, event: TargetBuilt) -> None:
@@ -95,7 +95,7 @@ def _digests(root: Path, outputs: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class ComparedFact:
-    """A fact about a target in both toolchains. `change` is '' where nothing changed."""
+    """A fact about a target in both toolchains. `change` is '' if nothing changed."""
 
     subject: str
     title: str
@@ -105,7 +105,7 @@ class ComparedFact:
 
 
 def rows(before: Side, after: Side) -> Iterator[ComparedFact]:
-    """Yield the facts about programs and tests that people look at, in the order of the later build."""
+    """Yield the facts about programs and tests that the comparison shows, in the order of the later build."""
     subjects = dict.fromkeys((*before.files, *after.files, *before.failed, *after.failed, *after.results))
     for subject in subjects:
         both = (before, after)
@@ -151,7 +151,7 @@ def _operators(found: Counter[str]) -> str:
 
 
 def as_json(before: Side, after: Side) -> dict[str, Any]:
-    """Return a comparison as JSON values: for each target, what each toolchain made of it."""
+    """Return a comparison as JSON values: for each target, the result of each toolchain."""
 
     def of(side: Side, subject: str) -> dict[str, Any]:
         facts = {

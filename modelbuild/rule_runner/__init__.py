@@ -1,6 +1,6 @@
-"""Test a rule without a build: declare targets, look at their providers and actions, run single steps.
+"""Test a rule without a build: declare targets, inspect their providers and actions, run single steps.
 
-A test of a rule package imports `RuleRunner` from here. Nothing that a build does (keys, caches, the sandbox) happens.
+A test of a rule package imports `RuleRunner` from here. It uses no keys, caches or sandbox.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ __all__ = ["AnalysedTarget", "RuleRunner"]
 class AnalysedTarget:
     """A target whose rule has been called.
 
-    id         its id, which begins the ids of its actions: `//:net`, or `//:net (//:jetson)` if its device counts
-    providers  what it provides
+    id         its id, which begins the ids of its actions: `//:net`, or `//:net (//:jetson)` if its device makes a
+               difference
+    providers  the providers that its rule returned
     files      its files, which a build lays out
     """
 
@@ -67,8 +68,8 @@ class RuleRunner:
 
     folder       the workspace, such as pytest's `tmp_path`
     files        texts of its files by path. Without MODELBUILD.toml, that file is empty
-    rules_of     the workspace whose rule packages are used, besides modelbuild's; by default `folder`
-    device       label of the device that targets without one are for
+    rules_of     the workspace whose rule packages are used, in addition to modelbuild's; by default `folder`
+    device       label of the device for targets without a device
     test_filter  the value of --test-filter
     """
 
@@ -105,10 +106,10 @@ class RuleRunner:
 
     def run(self, action: Action, **inputs: Path | Sequence[Path]) -> Mapping[str, Path]:
         """Run the step of an action in this process. Return the paths of its outputs, by name. Raises StepError as the
-        step does, and ValueError for an input of another action that is not given.
+        step does, and ValueError for a missing input of another action.
 
         inputs  files or folders of inputs that other actions make, by the input's name; files of the workspace are
-                found by themselves
+                found automatically
         """
         paths = {name: (each,) if isinstance(each, Path) else tuple(each) for name, each in inputs.items()}
         for each in action.inputs:

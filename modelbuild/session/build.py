@@ -29,7 +29,7 @@ def build(
     """Build. Raises ModelbuildError for errors before any action runs, such as a read-only output tree; failed actions
     are in the result.
 
-    check  called before anything is done, with the known facts about the targets; may raise
+    check  called before any work, with the known facts about the targets; may raise
     """
     seen = begin(workspace)
     snapshot = Snapshot.of(workspace, request.identity())
@@ -65,9 +65,9 @@ def build(
 
 
 def begin(workspace: Workspace) -> Seen:
-    """Return what a build sees before it reads or imports anything."""
+    """Return the state that a build sees before it reads or imports anything."""
     # First, because Python may import from the root, whose ctime this changes.
-    with suppress(OSError):  # a null build may run in a read-only workspace
+    with suppress(OSError):  # a build with nothing to do may run in a read-only workspace
         (workspace.root / OUTPUT_FOLDER).mkdir()
     return Seen.start()
 

@@ -22,8 +22,8 @@ from modelbuild.store.local import open_store
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`needed` are the ids of the actions that artifacts depend on, as far as known: without actions that an action to
-    be run would add. `report` contains the known keys."""
+    """`needed` are the ids of the actions that artifacts depend on, as far as known: without actions that a later
+    action would add. `report` contains the known keys."""
 
     needed: tuple[str, ...]
     report: Report
@@ -37,15 +37,15 @@ class _Refuses:
         return Outcome(None, "not built")
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class _Silent:
     def emit(self, event: Event) -> None:
-        """Ignores the event."""
+        """Ignore the event."""
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:

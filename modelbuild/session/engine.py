@@ -55,7 +55,7 @@ class Engine:
 
 
 def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:
-    """Return the time that an action may run: that of its target, or else `seconds` of the build."""
+    """Return the time limit of an action: its target's limit, or else the build's, `seconds`."""
     label = action.owner.label
     own = loader.target(Label.parse(label)).action_timeout
     if own is not None:
@@ -73,7 +73,7 @@ def open_engine(
 ) -> Iterator[Engine]:
     """Yield an engine for the actions of an analyzer. `spare`: see LocalExecutor. All started processes end with it.
 
-    Raises what open_store(), shared() and executing() do, and EnvironmentProblem for a toolchain that was evicted since
+    Raises as open_store(), shared() and executing() do, and EnvironmentProblem for a toolchain that was evicted since
     it was made.
     """
     config, packages, toolchains = workspace.config, analyzer.rules.packages, analyzer.toolchains

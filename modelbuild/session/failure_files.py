@@ -9,14 +9,15 @@ from pathlib import Path
 from modelbuild.events import ActionFinished, Event, Reporter
 from modelbuild.store.output_tree import keep_failure
 
-# The most lines of a failed action's output, or of its reason, that are reported, and the most characters in a line.
+# Maximum number of lines of a failed action's output, or of its reason, that are reported, and maximum number of
+# characters in a line.
 _LINES = 25
 _COLUMNS = 1500
 
 
 class FailureFiles:
     """A reporter that passes events on. Output and reasons that are too long for a screen are replaced by the path of a
-    file with all of it, in the output tree."""
+    file with the whole text, in the output tree."""
 
     def __init__(self, reporter: Reporter, outputs: Path) -> None:
         """`outputs` is the root of the output tree."""
@@ -56,7 +57,7 @@ def _is_long(text: str) -> bool:
 
 
 def _problem(text: str) -> str:
-    """Return the beginning of a reason. Its last line is the exception's first one, not the dump that follows it."""
+    """Return the beginning of a reason. Its last line is the exception's first line, not the dump that follows it."""
     lines = text.strip().splitlines()
     number = next((i for i, line in enumerate(lines) if line and not line.startswith((" ", "Traceback "))), 0)
     shown = lines[: number + 1]

@@ -1,4 +1,4 @@
-"""Bring everything that targets need from elsewhere: toolchains and downloads."""
+"""Fetch everything that targets need from elsewhere: toolchains and downloads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from modelbuild.workspace.workspace import Workspace
 
 def fetch(workspace: Workspace, request: Request, reporter: Reporter) -> ExitCode:
     """Make the request's toolchain and the toolchains among its targets, and run the downloads that the targets depend
-    on; lay nothing out. Afterwards a build of the targets needs no network, unless an action that ran adds other
-    downloads. Raises ModelbuildError for errors before any action runs."""
+    on; lay nothing out. Afterwards a build of the targets needs no network, unless an action adds further downloads
+    when it runs. Raises ModelbuildError for errors before any action runs."""
 
     def work(session: Session) -> ExitCode:
         plan = session.make_plan()

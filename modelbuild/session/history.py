@@ -25,8 +25,8 @@ def record_history(
     seconds: float,
     measures: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
-    """Write to the history in the cache's folder. `attributes` are those of targets that may have changed; `measures`
-    are values besides those of every build: see BuildFacts."""
+    """Write to the history in the cache's folder. `attributes` are the attributes of targets that may have changed;
+    `measures` are values that only some builds have: see BuildFacts."""
     known = {**dict(_measures(workspace, scheduler, result)), **(measures or {})}
     build = BuildFacts(seconds, result.code == ExitCode.OK, gather(scheduler, code), attributes, known)
     remember(workspace.config.cache_dir, workspace.root, build)

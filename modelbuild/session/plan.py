@@ -33,7 +33,7 @@ NO_DEVICE = "default"
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The targets to build, each in one configuration, and the actions that their rules declared. `groups` are the
-    requested output groups. `incomplete`: others have errors in their declarations and were skipped."""
+    requested output groups. `incomplete`: targets with errors in their declarations were skipped."""
 
     analyzer: Analyzer
     targets: tuple[ConfiguredTarget, ...]
@@ -83,7 +83,7 @@ class Plan:
         return gather_reads(self.analyzer, ran, self.analyzer.loader.files_read())
 
     def _names(self, files: tuple[Artifact, ...]) -> tuple[str, ...] | None:
-        """Return files' names; None if one of them comes from an expansion."""
+        """Return the names of files; None if a file comes from an expansion."""
         if any(map(self.graph.is_promise, files)):
             return None
         return tuple(map(self.graph.basename, files))
@@ -91,7 +91,8 @@ class Plan:
 
 def make_plan(workspace: Workspace, request: Request, reporter: Reporter, test_filter: str = "") -> Plan:
     """Return the requested targets, in each requested configuration, analysed in their toolchains. Raises UsageError,
-    what open_to_build() does, and LoadingError unless the request keeps going: then targets with errors are skipped."""
+    and as open_to_build() does. Raises LoadingError, unless the request keeps going; then targets with errors are
+    skipped."""
     toolchains = request.means.toolchains()
     analyzer = open_to_build(workspace, test_filter, toolchains, lambda text: reporter.emit(Notice(text)))
     skipped: list[str] = []
@@ -131,7 +132,7 @@ def _groups_of(target: ConfiguredTarget) -> Mapping[str, tuple[Artifact, ...]]:
 def _with_groups(
     targets: Sequence[ConfiguredTarget], groups: Sequence[str], patterns: Sequence[str], incomplete: bool
 ) -> list[ConfiguredTarget]:
-    """Return the targets that have one of the groups. Raises UsageError for a group that no target has, unless others
+    """Return the targets that have one of the groups. Raises UsageError for a group that no target has, unless targets
     were skipped."""
     known = dict.fromkeys(name for target in targets for name in _groups_of(target))
     for group in groups:

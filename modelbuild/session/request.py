@@ -1,4 +1,4 @@
-"""The request of a build: what to build, how, and what to print."""
+"""The request of a build: targets, options for building them, and output."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What to build.
+    """The targets to build.
 
     package   the package that relative patterns start from
     patterns  target patterns as typed
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
     places    the place of each pattern in a file, as `file:line`; () for patterns of a command line
-    groups    names of the output groups to build; `default` is that of the targets' files
+    groups    names of the output groups to build; `default` is the group of the targets' files
     """
 
     package: str
@@ -64,13 +64,13 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How to build.
+    """How to build the targets.
 
     remote          the remote cache and workers
     runners         ways to reach devices, instead of the declared ways
     action_timeout  seconds that an action may run; None: no limit
     toolchain       the toolchain that steps run in; None: the Python that modelbuild runs in
-    for_all         it is also the toolchain of targets that name one
+    for_all         whether it is also the toolchain of targets that name a toolchain
     """
 
     jobs: int = 1
@@ -83,8 +83,8 @@ class Means:
     for_all: bool = False
 
     def toolchains(self) -> Toolchains:
-        """Return the toolchains of targets, before any is analysed."""
-        # A build that finds nothing to do does not need this.
+        """Return the toolchains of targets, before any target is analysed."""
+        # A build with nothing to do does not need this.
         from modelbuild.analysis.toolchains import Toolchains
 
         return Toolchains(self.toolchain, self.for_all)
@@ -92,7 +92,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What a command prints. `outputs`: which built targets are listed, one of flags.SHOWN_OUTPUTS."""
+    """The output of a command. `outputs`, one of flags.SHOWN_OUTPUTS, selects the built targets to list."""
 
     quiet: bool = False
     json: bool = False
@@ -121,7 +121,7 @@ class Request:
         return replace(self, targets=replace(self.targets, groups=tuple(groups)))
 
     def keeping_going(self) -> Request:
-        """Return the request, to go on after failures."""
+        """Return the request with --keep-going."""
         return replace(self, means=replace(self.means, keep_going=True))
 
     def with_remote(self, remote: RemoteSettings) -> Request:
@@ -134,7 +134,7 @@ class Request:
         return self.with_remote(replace(remote, download="toplevel")) if remote.leaves_outputs else self
 
     def identity(self) -> list[object]:
-        """Return what decides which outputs are laid out, as JSON values."""
+        """Return the values that decide which outputs are laid out, as JSON values."""
         targets, means = self.targets, self.means
         devices = [str(device) for device in targets.devices]
         toolchain = str(means.toolchain or "")
@@ -177,7 +177,7 @@ def _toolchain(workspace: Workspace, package: str, text: str | None) -> Label | 
 
 
 def parse_runners(texts: tuple[str, ...], package: str) -> tuple[tuple[Label, DeviceRunner], ...]:
-    """Return the values of --runner, each a device's label and a runner. Raises UsageError for malformed ones."""
+    """Return the values of --runner, each a device's label and a runner. Raises UsageError for malformed values."""
     pairs = [parse_runner(text) for text in dict.fromkeys(texts)]
     return tuple((Label.parse(label, package), runner) for label, runner in pairs)
 

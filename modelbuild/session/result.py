@@ -1,4 +1,4 @@
-"""The result of a build, and what is known of it before."""
+"""The result of a build, and the facts known before the build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session: the one way to plan, run, lay out and record. Build, test, fetch and attest are its callers."""
+"""A session: the only way to plan, run, lay out and record. Build, test, fetch and attest call it."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Measures: TypeAlias = Mapping[tuple[str, str], float]
 
 
 class Session:
-    """Work on a request, from its plan to its end: plan(), then preview() or run(), lay_out() and finish().
+    """Work on a request, from its plan to its end: make_plan(), then preview() or run(), lay_out() and finish().
 
     seen       the inputs and outputs
     plan       after make_plan()
     engine     after run(), as `scheduler`
-    unbuilt    whether a target, or another artifact that was to be built, was not
+    unbuilt    whether a target, or another requested artifact, was not built
     """
 
     plan: Plan
@@ -98,8 +98,8 @@ class Session:
         wrap: Callable[[Engine], Executor] = lambda engine: engine.executor,
         afresh: Collection[str] = (),
     ) -> None:
-        """Run the actions of the targets' files, and of other artifacts by their targets. What is finished is laid out
-        if the user interrupts it.
+        """Run the actions of the targets' files, and of other artifacts by their targets. If the user interrupts it,
+        finished targets are laid out.
 
         wrap    returns the executor, which may call the engine's
         afresh  the actions that run although the cache contains their results
@@ -156,7 +156,7 @@ class Session:
         self.seen.outputs.update({f"{OUTPUT_FOLDER}/{path}": stamp for path, stamp in laid.items()})
 
     def result(self, targets: Sequence[BuiltTarget] = (), code: ExitCode = ExitCode.OK) -> Result:
-        """Return the result; `code` is for what is wrong apart from failed actions."""
+        """Return the result; `code` is the exit code for problems other than failed actions."""
         code = ExitCode.BUILD_FAILED if self.unbuilt else code
         return Result(tuple(targets), self._code(code), len(self.scheduler.report.keys))
 
@@ -172,8 +172,7 @@ class Session:
         return result
 
     def finish(self, result: Result, measures: Measures | None = None) -> Result:
-        """Write the history, and report the end. `measures` are values besides the values of every build, see
-        BuildFacts."""
+        """Write the history, and report the end. `measures` are values that only some builds have, see BuildFacts."""
         seconds = time.monotonic() - self.seen.started
         known = replace(result, targets=tuple(self._built))
         attributes, code = self.plan.attributes(), self.engine.code
@@ -191,8 +190,8 @@ class Session:
         return code.with_loading_errors() if self.plan.incomplete else code
 
     def _named(self, target: ConfiguredTarget, artifacts: Iterable[Artifact]) -> Mapping[str, Value]:
-        """Return artifacts of a target by their names below its folder. Raises LoadingError for two with the same
-        name."""
+        """Return artifacts of a target by their names below its folder. Raises LoadingError for two artifacts with the
+        same name."""
         found: dict[str, Artifact] = {}
         for artifact in artifacts:
             name = self.plan.graph.basename(self.scheduler.values.resolve(artifact))
@@ -213,11 +212,11 @@ def in_session(
     seen: Seen | None = None,
     spare: ForkServer | None = None,
 ) -> T:
-    """Return what `work` returns for a session. Calls it again, without results of the remote cache, if an action's
+    """Return the result of `work` for a session. Calls it again, without results of the remote cache, if an action's
     output differs from the remote cache's. Raises ModelbuildError for errors before any action runs, such as a
     read-only output tree."""
     seen = seen or Seen.start()
-    reporter = EachEventOnce(reporter)  # the second time finds results of the first one in the cache
+    reporter = EachEventOnce(reporter)  # the second build finds results of the first build in the cache
     try:
         with Session(workspace, request, reporter, seen, spare) as session:
             return work(session)

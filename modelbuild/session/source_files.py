@@ -12,8 +12,8 @@ from modelbuild.store.local import LocalStore
 
 
 class Sources:
-    """The workspace's files by content, and others by absolute path; with the stamp of each when its content was read,
-    and of each folder that was listed."""
+    """The contents of the workspace's files, and of other files by absolute path, with the stamp of each file when it
+    was read, and of each listed folder."""
 
     def __init__(self, root: Path, store: LocalStore) -> None:
         self._root = root

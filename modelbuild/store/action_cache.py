@@ -13,7 +13,7 @@ from modelbuild.store.codec import decode_result, encode_result
 from modelbuild.store.database import Database
 from modelbuild.store.digests import digest_bytes
 
-# Seconds after which the time of last use is updated, so that a build that finds all its results writes nothing.
+# Seconds after which the time of last use is updated, so that a build with only cache hits writes nothing.
 _USE_STEP = 3600
 
 

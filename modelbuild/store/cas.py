@@ -1,10 +1,10 @@
 """Blobs on disk, named by content: written once, read-only, and checked on every use.
 
 A blob's modification time carries a mark of its contents below the second: microseconds derived from the hash. Any
-write to the file, say through a hard link in an output tree, sets another time. So a stat shows that a blob is intact,
-without a separate table that a crash could leave out of date. After a power failure, a file may have the right size and
-time but not its bytes; so big blobs are synced to the disk before they get their mark, and small blobs are read and
-hashed on every use, which is faster than syncing.
+write to the file, for example through a hard link in an output tree, sets another time. So a stat shows that a blob is
+intact, without a separate table that a crash could leave out of date. After a power failure, a file may have the right
+size and time but not its bytes. Therefore big blobs are synced to the disk before they get their mark. Small blobs are
+read and hashed on every use, which is faster than syncing.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def mark(hash_: str) -> int:
 
 
 class Cas:
-    """A folder of blobs, optionally with a read-only second one.
+    """A folder of blobs, optionally with a read-only second folder.
 
     A blob is at ab/<hash>, or at ab/<hash>.x if executable, because hard links share their mode. Temporary files are
-    created in `temporary`, which must be on the same file system, and beside `folder`. Anything else in the place of a
+    created in `temporary`, which must be on the same file system, and next to `folder`. Anything else in the place of a
     blob or a folder is removed; missing folders are created again.
     """
 
@@ -97,7 +97,7 @@ class Cas:
             return self.find(digest, executable)
 
     def read(self, digest: Digest) -> bytes:
-        """Return a blob's bytes. Always checks the hash, since the bytes are in memory anyway. Raises MissingBlob."""
+        """Return a blob's bytes. Always checks the hash, because the bytes are in memory anyway. Raises MissingBlob."""
         for executable in (False, True):
             for folder in self._folders:
                 path = _path(folder, digest.hash, executable)
@@ -122,7 +122,7 @@ class Cas:
         status = os.lstat(path)
         check_plain(status.st_mode, path.name)
         executable = bool(status.st_mode & 0o100)
-        # A file with another hard link may be somebody's source, so its mode and time stay unchanged.
+        # A file with another hard link may be a user's source, so its mode and time stay unchanged.
         if status.st_nlink == 1:
             if not status.st_mode & 0o400:
                 os.chmod(path, _MODE[executable])
@@ -278,7 +278,7 @@ def _verify_blob(path: str, digest: Digest, executable: bool) -> bool:
                 with suppress(OSError):  # a read-only cache: still usable
                     _seal(file, digest.hash, executable)
                 return found == digest
-            # Another process may have replaced it with an intact one since.
+            # Another process may have replaced it with an intact blob since.
             if os.path.samestat(os.lstat(path), os.fstat(file.fileno())):
                 os.unlink(path)
     except (FileNotFoundError, NotADirectoryError, FileChanged):

@@ -1,4 +1,4 @@
-"""An SQLite file shared by threads and processes: opened on first use, replaced by a new one if damaged."""
+"""An SQLite file shared by threads and processes: opened on first use, replaced by a new file if damaged."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds to wait for another process's transaction; they take milliseconds, so this is one that hangs. After that,
-# each further wait is short.
+# Seconds to wait for another process's transaction. Transactions take milliseconds, so a longer transaction hangs.
+# After that, each further wait is short.
 _PATIENCE = 10.0
 _NO_PATIENCE_MS = 100
 
@@ -29,9 +29,9 @@ _inherited: list[sqlite3.Connection] = []
 
 
 class Database:
-    """A database that is an aid, never a condition: a read that fails returns None, a write that fails is skipped, and
-    `warn` is called once. A broken file stays and the next one is begun, with one more warning. Only a full disk is an
-    error, an EnvironmentProblem, and only of writing."""
+    """An optional database: a read that fails returns None, a write that fails is skipped, and `warn` is called once. A
+    broken file stays; the next file is begun, with one more warning. Only writing to a full disk raises an error,
+    EnvironmentProblem."""
 
     def __init__(self, directory: Path, schema: Schema, writable: bool, warn: Warn) -> None:
         self.directory = directory
@@ -58,7 +58,7 @@ class Database:
             return None
 
     def write(self, *statements: tuple[str, Iterable[Sequence[Any]]]) -> bool:
-        """Run each statement with each of its rows, all in one transaction. Returns whether that was done."""
+        """Run each statement with each of its rows, all in one transaction. Returns whether that succeeded."""
         prepared = [(sql, list(rows)) for sql, rows in statements]
 
         def work(connection: sqlite3.Connection) -> bool:
@@ -69,8 +69,8 @@ class Database:
         return self.transaction(work) or False
 
     def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Return the result of `work`, whose reads and writes are done all together or, where the result is None, not
-        at all. `work` is called again with an empty database when this one turns out to be broken."""
+        """Return the result of `work`, whose reads and writes are one transaction; None if the transaction failed.
+        `work` is called again with an empty database when this one turns out to be broken."""
         if not self.writable:
             self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not stored")
             return None
@@ -175,8 +175,8 @@ class Database:
         raise AssertionError("unreachable")
 
     def _start_new(self, error: sqlite3.Error) -> None:
-        """Create the next database, unless another process has done so. The damaged one stays in place: a database must
-        not be moved or replaced while another process may have it open."""
+        """Create the next database, unless another process has done so. The damaged database stays in place: a database
+        must not be moved or replaced while another process may have it open."""
         self._started_new = True
         self._drop_connection()
         with exclusive(self._lock_file, self.directory):
@@ -210,8 +210,8 @@ class Database:
 
 
 def _check_kind(path: Path, writable: bool) -> None:
-    """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError where one is no regular file:
-    SQLite might wait for it, or follow it."""
+    """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError for a file that is not regular,
+    because SQLite might wait for it, or follow it."""
     import sqlite3
 
     for name in (f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")):
@@ -225,7 +225,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _code(error: sqlite3.Error | OSError) -> int:
-    """Return SQLite's primary result code; for an error without one, that of a corrupt file."""
+    """Return SQLite's primary result code; for an error without a code, the code of a corrupt file."""
     import sqlite3
 
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
@@ -233,8 +233,8 @@ def _code(error: sqlite3.Error | OSError) -> int:
 
 
 def _broken() -> tuple[int, ...]:
-    """Return SQLite's codes for a broken file (SQLITE_ERROR: a table or column is not there;
-    SQLITE_CONSTRAINT: rows contradict each other)."""
+    """Return SQLite's codes for a broken file (SQLITE_ERROR: a table or column is missing; SQLITE_CONSTRAINT: rows
+    contradict each other)."""
     import sqlite3
 
     return (

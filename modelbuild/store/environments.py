@@ -19,7 +19,7 @@ from modelbuild.store.files import open_plain
 FOLDER = "toolchains"
 MANIFEST = "toolchain.json"
 
-# Follows the name of an environment that is being made, and of the file that is locked meanwhile.
+# Suffixes of the name of an environment that is being made, and of its lock.
 PARTIAL = ".partial"
 LOCK = ".lock"
 
@@ -38,7 +38,7 @@ class Environment:
 
 
 def read_environment(folder: Path) -> Environment | None:
-    """Return the environment in a folder; None if there is none, it is incomplete or of another version."""
+    """Return the environment in a folder; None if it is missing, incomplete or of another version."""
     path = folder / MANIFEST
     try:
         with open_plain(str(path)) as file:
@@ -56,8 +56,8 @@ def environments(cache: Path) -> list[Environment]:
 
 
 def leftovers(cache: Path) -> list[Path]:
-    """Return everything else among the environments: of killed builds, and damaged ones. Only for a process that holds
-    the cache's lock exclusively: no environment is being made then."""
+    """Return everything else among the environments: leftovers of killed builds, and damaged environments. Only for a
+    process that holds the cache's lock exclusively: no environment is being made then."""
     complete = {each.folder for each in environments(cache)}
     return [path for path in _entries(cache) if path not in complete]
 
@@ -69,8 +69,8 @@ def mark_used(environment: Environment) -> None:
 
 
 def make_read_only(folder: Path) -> None:
-    """Take the right to write from all folders: nothing is added, removed or replaced in them. Their files keep their
-    modes, which they share with hard links elsewhere."""
+    """Make all folders read-only, so that nothing in them is added, removed or replaced. Their files keep their modes,
+    which they share with hard links elsewhere."""
     for top, _, _ in os.walk(folder, topdown=False):
         os.chmod(top, stat.S_IMODE(os.stat(top).st_mode) & ~0o222)
 
@@ -97,7 +97,7 @@ def _digest(path: Path, kind: str) -> tuple[int, str]:
     """Return a file's size and digest, in RECORD's format; '' for a missing file."""
     size = 0
     try:
-        import hashlib  # a build with nothing to do imports this module, too
+        import hashlib  # a build with nothing to do also imports this module
 
         sum_ = hashlib.new(kind)
         with open_plain(str(path)) as file:

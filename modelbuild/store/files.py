@@ -16,7 +16,7 @@ from modelbuild.paths import check_path
 NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
 # Errors of any call for a path with a missing folder, or with something else in its place.
 NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-ATTEMPTS = 100  # attempts at something that another process may undo
+ATTEMPTS = 100  # attempts at work that another process may undo
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ETXTBSY, errno.EPERM)
 
@@ -65,7 +65,7 @@ def path_in(folder: int, name: str) -> Path:
 
 
 def copy_into(source: str, target: str, mode: int) -> None:
-    """Copy a file's bytes to a path that does not exist; shares blocks where the file system supports it."""
+    """Copy a file's bytes to a path that does not exist; shares blocks if the file system supports it."""
     with open_plain(source) as a, FileIO(target, "x") as b:
         try:
             while os.copy_file_range(a.fileno(), b.fileno(), 1 << 30):
@@ -128,8 +128,8 @@ def open_up(path: str | Path, mode: int) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder with all its contents, read-only folders too. Symbolic links are not followed.
-    Concurrent removals are no error, and files that appear meanwhile stay."""
+    """Remove a file or a folder with all its contents, including read-only folders. Symbolic links are not followed.
+    Concurrent removals are not errors, and files that appear meanwhile stay."""
     waiting = [(path, False)]
     while waiting:
         each, emptied = waiting.pop()

@@ -40,7 +40,7 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
     to and leftovers of killed builds.
 
     The caller holds the cache's lock exclusively, and should call empty_trash() after releasing it: files are only
-    moved here, so that waiting builds do not wait for the disk. Killed at any moment, it leaves at worst blobs without
+    moved here, so that waiting builds do not wait for the disk. If it is killed, it leaves at worst blobs without
     actions, which the next collection deletes.
     """
     rows = actions.rows()
@@ -99,7 +99,7 @@ def empty_trash(directory: Path) -> None:
 
 
 def _leftovers(directory: Path) -> Iterable[Path]:
-    """Yield temporary files, broken databases, and databases of other versions, whose blobs are gone by now."""
+    """Yield temporary files, broken databases, and databases of other versions, whose blobs no longer exist."""
     yield directory / "tmp"
     for schema in DATABASES:
         yield from schema.obsolete(directory)

@@ -32,18 +32,18 @@ class Store(Protocol):
 
     def put_file(self, path: Path) -> Digest:
         """Move a file into the store: it is renamed where possible (same file system, no other hard link), else copied;
-        in either case it is gone from `path`. Raises ValueError for anything but a plain file, and for a file that
-        another process is still writing."""
+        in either case it no longer exists at `path`. Raises ValueError for anything but a plain file, and for a file
+        that another process is still writing."""
 
     def put_output(self, path: Path) -> Value:
-        """Move a file or folder that a step wrote into the store, as put_file. Raises ValueError for symbolic links,
-        sockets and the like, with their name, before anything is moved."""
+        """Move a file or folder that a step wrote into the store, as put_file. Raises ValueError, with the name, for
+        symbolic links, sockets and other special files, before anything is moved."""
 
     def read_bytes(self, digest: Digest) -> bytes:
         """Return all bytes of a blob. Raises MissingBlob."""
 
     def blob_path(self, digest: Digest, executable: bool = False) -> Path:
-        """Return a read-only file with the blob's bytes: the one that place() links. Raises MissingBlob."""
+        """Return the read-only file with the blob's bytes that place() links. Raises MissingBlob."""
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the digests whose blobs are not in the store."""

@@ -155,7 +155,7 @@ class LocalStore:
         return measure(self.directory, self._cas, self._actions, self.max_size)
 
     def verify(self) -> VerifiedStore:
-        """Read every blob and every file of environments, and delete damaged ones."""
+        """Read every blob and every file of environments, and delete damaged blobs and environments."""
         return verify(self.directory, self._cas, self._actions)
 
     @property
@@ -216,7 +216,7 @@ class LocalStore:
         """Collect and release the lock."""
         if self.read_only or not self._lock.try_exclusive():
             return Collected(busy=True)
-        self._database.close()  # another build may have started a new one
+        self._database.close()  # another build may have started a new database
         with explained(self.directory):
             collected = collect(self.directory, self._cas, self._actions, self.max_size)
             self.files.forget_missing()

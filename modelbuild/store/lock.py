@@ -1,6 +1,6 @@
 """Locks between processes. The kernel releases them when a process ends, for any reason.
 
-On a file system without locks nothing is locked: each single file is still written whole or not at all.
+On a file system without locks, nothing is locked; each file is still written completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from modelbuild.store.files import ATTEMPTS, make_folder, open_up, remove
 class UseLock:
     """Held shared by processes that use a cache, exclusively by a process that evicts from it.
 
-    A process forked from a holder holds it too, until the holder releases it.
+    A process forked from a holder also holds it, until the holder releases it.
     """
 
     def __init__(self, path: Path) -> None:

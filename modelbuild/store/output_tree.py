@@ -21,7 +21,7 @@ from modelbuild.store.problems import explained
 
 # modelbuild's own folder in the output tree: the lock, temporary files, and for each target a list of its files and of
 # its empty folders (with a slash at the end). Stale files are found by that list, not by listing folders: the folder of
-# //a:b may contain that of //a/b:c.
+# //a:b may contain the folder of //a/b:c.
 _STATE = ".modelbuild"
 _IGNORE = ".gitignore"
 OWN_NAMES = (_STATE, _IGNORE)
@@ -49,9 +49,9 @@ def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) 
     """Make `root`/`folder` contain exactly these values, by their path in it, and nothing from an earlier call. Returns
     the stamp of each file by its path below `root`.
 
-    Each file appears whole or not at all; correct files are not touched. Of two concurrent builds the second waits for
-    the first, so a target's files are always from one build. Raises MissingBlob, and EnvironmentProblem if something
-    else is in the way; symbolic links below `root` are not followed.
+    Each file appears complete or not at all; correct files are not touched. The second of two concurrent builds waits
+    for the first, so a target's files are always from one build. Raises MissingBlob, and EnvironmentProblem if
+    something else is in the way; symbolic links below `root` are not followed.
     """
     check_path(folder)
     files, empty = _flatten(values)
@@ -104,8 +104,8 @@ def clean(root: Path) -> None:
 
 
 def keep_failure(root: Path, name: str, text: str) -> str:
-    """Write the output of a failed action to a file in modelbuild's own folder, in place of that of an earlier failure.
-    Return the file's path as the user may type it in the workspace, or why there is no file."""
+    """Write the output of a failed action to a file in modelbuild's own folder, replacing the output of an earlier
+    failure. Return the file's path as the user may type it in the workspace, or why there is no file."""
     folder = root / _STATE / "failures"
     short = name if len(name) <= 100 else f"{name[:80]}~{digest_bytes(name.encode()).hash[:12]}"
     target, temporary = folder / f"{short}.txt", folder / f"{short}.{os.getpid()}.new"
@@ -164,7 +164,7 @@ def _is_copy(target: Path, blob: Path) -> bool:
 
 
 def _make_folders(root: Path, folder: str, made: set[str]) -> None:
-    """Make folders. Raises EnvironmentProblem if a link or a file is in the place of one."""
+    """Make folders. Raises EnvironmentProblem if a link or a file is in the place of a folder."""
     if folder in made:
         return
     path = root

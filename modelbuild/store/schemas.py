@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of a database in files NAME-vVERSION.NUMBER.db, of which the highest number counts.
+    """The tables of a database in files NAME-vVERSION.NUMBER.db, where only the highest NUMBER is used.
 
     The version is part of the name, so versions of modelbuild with other tables share a cache without sharing a file.
     contents  noun for the rows, for warnings
@@ -26,7 +26,7 @@ class Schema:
         return directory / f"{self.name}-v{self.version}.{number}.db"
 
     def newest(self, directory: Path) -> tuple[Path, int]:
-        """Return the path and the number of the database that counts, whether or not it exists."""
+        """Return the path and the number of the database with the highest number, whether or not it exists."""
         name = re.compile(rf"{self.name}-v{self.version}\.([0-9]+)\.db\Z")
         try:
             numbers = [int(found[1]) for found in map(name.match, os.listdir(directory)) if found]
@@ -36,7 +36,7 @@ class Schema:
         return self.path(directory, number), number
 
     def obsolete(self, directory: Path) -> Iterable[Path]:
-        """Yield the files of broken databases, and of those of other versions."""
+        """Yield the files of broken databases, and of databases of other versions."""
         current = self.newest(directory)[0].name
         for path in directory.glob(f"{self.name}-v*"):
             if not path.name.startswith(current):

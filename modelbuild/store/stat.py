@@ -16,7 +16,7 @@ from modelbuild.store.environments import environments
 
 @dataclass(frozen=True, slots=True)
 class StepUse:
-    """The results of one step. `bytes` counts distinct blobs, which other steps may use too."""
+    """The results of one step. `bytes` counts distinct blobs, which other steps may also use."""
 
     step: str
     actions: int

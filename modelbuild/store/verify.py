@@ -17,9 +17,10 @@ from modelbuild.store.gc import TRASH, empty_trash
 
 @dataclass(frozen=True, slots=True)
 class VerifiedStore:
-    """The number of blobs (and bytes) read, the hashes of damaged blobs, which were deleted, and the number of actions
-    deleted because of a missing blob or a damaged row; and the number of environments, the number (and bytes) of their
-    files that were read, and the paths in the cache of damaged files, whose environments were deleted."""
+    """The result of a check. For blobs: the number (and bytes) of blobs read, the hashes of damaged blobs, which were
+    deleted, and the number of actions deleted because of a missing blob or a damaged row. For environments: their
+    number, the number (and bytes) of their files read, and the paths in the cache of damaged files, whose environments
+    were deleted."""
 
     blobs: int
     bytes: int

@@ -1,4 +1,4 @@
-"""Find the causes of failed tests, if their rules support it."""
+"""Find the causes of failed tests, if their rules support that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelbuild.store.interface import Store
 
 
 def has_failed(ended: TestFinished) -> bool:
-    """Return whether a case failed; a test that was aborted has no cases."""
+    """Return whether a case failed; an aborted test has no cases."""
     return any(case.status == "failed" for case in ended.cases)
 
 

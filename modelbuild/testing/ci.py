@@ -1,4 +1,4 @@
-"""The work of a CI job: build and test the targets that a change affects."""
+"""Build and test the targets that a change affects, in a CI job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_ci(
 ) -> ExitCode:
     """Build and test the targets of the request, or only those affected since a revision.
 
-    One build does both: its actions are in one graph. Tests run although other targets failed to build, unless the
+    One build does both, with all actions in one graph. Tests run although other targets failed to build, unless the
     request stops at the first failure. Unless it `acts`, nothing runs: see run_tests().
     """
     seen = begin(workspace)

@@ -13,7 +13,7 @@ from modelbuild.workspace.workspace import Workspace
 
 
 def remember_devices(workspace: Workspace, tests: Iterable[TestFinished]) -> None:
-    """Store what was measured on devices: latencies, memory, temperatures, clocks, and no sizes of files."""
+    """Store measurements on devices: latencies, memory, temperatures and clocks, but not sizes of files."""
     runs = []
     for test in tests:
         measured = {name: value for name, value in test.measures.items() if name not in EXACT}

@@ -11,13 +11,13 @@ from modelbuild.execution.executor import ActionRequest, Executor, Outcome
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
 
-# The most characters of a test's output that are printed.
+# Maximum number of characters of a test's output that are printed.
 _MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The runs of a test's action: the report and output of the last one, or of the first that failed."""
+    """The runs of a test's action: the report and output of the last run, or of the first failed run."""
 
     report: TestReport
     output: str = ""
@@ -59,7 +59,7 @@ class TestExecutor:
                 break
         passed = sum(each.report.status == "passed" for _, each in found)
         bad = [pair for pair in found if pair[1].report.status == "failed"]
-        # With several runs, the first failure counts; with several attempts, the last one.
+        # With several runs, the first failure counts; with several attempts, the last attempt.
         outcome, ended = bad[0] if bad and self._runs > 1 else found[-1]
         seconds = sum(each.seconds for _, each in found)
         with self._lock:
@@ -70,8 +70,8 @@ class TestExecutor:
         self._inner.close()
 
     def _run(self, request: ActionRequest) -> tuple[Outcome, Attempts]:
-        """Run a test once. An aborted run returns a report about that, so that it stops no other test."""
-        outcome = self._inner.run(replace(request, limit=None))  # a test has a timeout of its own
+        """Run a test once. An aborted run returns a report about the abort, so it stops no other test."""
+        outcome = self._inner.run(replace(request, limit=None))  # a test has its own timeout
         output = output_text(self._store, outcome)
         name = self._reports[request.action.id]
         if outcome.result is None:

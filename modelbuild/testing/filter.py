@@ -1,4 +1,4 @@
-"""Tests under --test-filter: those that can run a part of their cases, and those of which a case matched."""
+"""Tests under --test-filter: tests that can run a part of their cases, and tests with a matching case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tests: TypeAlias = list[tuple[ConfiguredTarget, TestAction]]
 
 
 def filterable(tests: Tests, reporter: Reporter) -> Tests:
-    """Return the tests whose rules select cases. Raises UsageError if others were requested only."""
+    """Return the tests whose rules select cases. Raises UsageError if only other tests were requested."""
     able = [(target, action) for target, action in tests if action.filters]
     others = [target for target, action in tests if not action.filters]
     if others:
@@ -28,7 +28,7 @@ def filterable(tests: Tests, reporter: Reporter) -> Tests:
 
 def matched(ends: Sequence[tuple[str, str]], test_filter: str, reporter: Reporter) -> list[bool]:
     """Return for each test whether a case matched, given its label and the reason if none did. Raises UsageError if no
-    case of any test did."""
+    case of any test matched."""
     without = [(label, reason) for label, reason in ends if reason]
     if without and len(without) == len(ends):
         label, reason = min(without, key=lambda each: "did you mean" not in each[1])

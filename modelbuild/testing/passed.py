@@ -20,8 +20,8 @@ from modelbuild.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class PassedTest:
-    """A test whose result in the cache is a pass. `keys` are those of its actions, `tested` the SHA-256 of the files
-    that it read among those asked for, `report` the digest of its report."""
+    """A test whose result in the cache is a pass. `keys` are the keys of its actions, `tested` the SHA-256 of the
+    requested files that it read, `report` the digest of its report."""
 
     label: str
     keys: tuple[str, ...]
@@ -76,7 +76,7 @@ def _needs(analyzer: Analyzer, target: ConfiguredTarget, owners: Collection[str]
 
 
 def _passed(target: ConfiguredTarget, found: DryRun, engine: Engine, digests: Collection[str]) -> PassedTest | None:
-    """Return a test that passed on one of the files; None for any other."""
+    """Return a test that passed on one of the files; None for any other test."""
     test = test_of(target)
     assert test is not None
     names = [report.action for report in test.reports]
@@ -98,7 +98,7 @@ def _passed(target: ConfiguredTarget, found: DryRun, engine: Engine, digests: Co
 
 
 def _read(found: DryRun, name: str) -> Iterator[str]:
-    """Yield the SHA-256 of each file that an action read and another one made."""
+    """Yield the SHA-256 of each file that an action read and another action made."""
     action = found.scheduler.graph.nodes[name]
     assert isinstance(action, Action)
     for item in action.inputs:

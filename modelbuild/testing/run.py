@@ -35,11 +35,11 @@ def run_tests(
     """Run the tests of a request. Raises ModelbuildError for errors before any action runs, and UsageError if there is
     no test.
 
-    seen       what was seen since the start of the command
-    build_all  all targets of the request are built as well; then tests are optional
-    acts       otherwise the work is reported, and nothing runs
+    seen       the state of the workspace since the start of the command
+    build_all  all targets of the request are also built; then tests are optional
+    acts       if false, the work is reported, and nothing runs
     unchanged  if nothing changed since the last such run passed, report its results from its record, which lacks the
-               places where tests are declared and their output
+               tests' places and output
     """
     seen = seen or begin(workspace)
     snapshot = Snapshot.of(workspace, [*request.identity(), "test", asdict(options)])

@@ -18,7 +18,7 @@ def select_tests(
     analyzer: Analyzer, targets: Iterable[ConfiguredTarget], tags: Sequence[str] = ()
 ) -> list[ConfiguredTarget]:
     """Return the tests among targets and in their suites, each once. With tags: tests that have one of the given tags
-    and none of those given with `-`."""
+    and no tag given with `-`."""
     found: dict[str, ConfiguredTarget] = {}
     for target in targets:
         for member in members(analyzer, target):

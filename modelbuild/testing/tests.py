@@ -1,4 +1,4 @@
-"""The tests of a session: their actions, their results, and what is kept of them."""
+"""The tests of a session: their actions, their results, and their records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAKY = 3
 
 @dataclass(frozen=True, slots=True)
 class EndedTest:
-    """A test's end. `built`: all its dependencies were; `unmatched`: the reason if a filter selected no case."""
+    """A test's end. `built`: all its dependencies were built; `unmatched`: the reason if a filter selected no case."""
 
     target: ConfiguredTarget
     test: TestAction
@@ -47,7 +47,7 @@ class Tests:
     __test__ = False  # pytest would collect it as a test class
 
     def __init__(self, session: Session, options: TestOptions, build_all: bool) -> None:
-        """Plan the session. `build_all`: all targets of the request are built as well; then tests are optional. Raises
+        """Plan the session. `build_all`: all targets of the request are also built; then tests are optional. Raises
         UsageError if there is no test."""
         self._session = session
         self._options = options
@@ -171,8 +171,8 @@ class Tests:
         return EndedTest(target, test, event, built, unmatched)
 
     def _device(self, test: TestAction) -> tuple[str, Mapping[str, str]]:
-        """Return the device that a test's program runs on, and what it states about itself; '' and nothing if there is
-        no device."""
+        """Return the device that a test's program runs on, and the device's facts about itself; '' and no facts if
+        there is no device."""
         scheduler = self._session.scheduler
         for report in test.reports:
             action = scheduler.graph.nodes.get(report.action)

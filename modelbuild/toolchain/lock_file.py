@@ -32,7 +32,7 @@ _COMPILE = "`uv pip compile --generate-hashes`"
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A pinned distribution: canonical name, version ('' for an address), and its place in the lock."""
+    """A pinned distribution: canonical name, version ('' for an address), and its place in the lock file."""
 
     name: str
     version: str
@@ -41,8 +41,8 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock file, by its path relative to the workspace. `digest` is the SHA-256 (hex) of what it pins: names,
-    versions, markers and hashes, but neither comments nor the places that packages come from."""
+    """A lock file, by its path relative to the workspace. `digest` is the SHA-256 (hex) of its pins: names, versions,
+    markers and hashes, without comments and without the places that packages come from."""
 
     path: str
     pins: tuple[Pin, ...]
@@ -50,7 +50,7 @@ class Lock:
 
     @property
     def packages(self) -> int:
-        """The number of pinned packages; a lock may pin one in several versions, for different Pythons."""
+        """The number of pinned packages; a lock file may pin a package in several versions, for different Pythons."""
         return len({pin.name for pin in self.pins})
 
     def pin(self, name: str) -> Pin | None:

@@ -37,8 +37,8 @@ _DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An environment: the label of its toolchain, its lock, the Python to make it with, and the canonical names of the
-    distributions that may be built from source."""
+    """An environment: the label of its toolchain, its lock file, the Python to make it with, and the canonical names of
+    the distributions that may be built from source."""
 
     label: str
     lock: Lock
@@ -47,15 +47,15 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """Return the name of its folder: a digest of all that decides its contents."""
+        """Return the name of its folder: a digest of everything that decides its contents."""
         python = [self.python.program, self.python.version, self.python.platform]
         text = json.dumps([_FORMAT, self.lock.digest, sorted(self.from_source), python])
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def make(wanted: Wanted, root: Path, cache: Path, say: Callable[[str], object] = lambda text: None) -> Interpreter:
-    """Return the Python of an environment, which is made if the cache lacks it. Other builds that want it wait. An
-    environment appears whole or not at all.
+    """Return the Python of an environment, which is made if the cache lacks it. Other builds that need it wait. An
+    environment appears complete or not at all.
 
     root   the workspace, in which uv reads its configuration
     say    called with lines about the progress
@@ -83,7 +83,7 @@ def find(wanted: Wanted, cache: Path) -> Environment | None:
 
 
 def check_there(interpreter: Interpreter) -> None:
-    """Raise EnvironmentProblem if the environment of a toolchain's Python does not exist any more."""
+    """Raise EnvironmentProblem if the environment of a toolchain's Python no longer exists."""
     if _ready(Path(interpreter.prefix)) is None:
         raise EnvironmentProblem(f"{interpreter.toolchain} was removed from the cache after it was made; build again")
 
@@ -96,7 +96,7 @@ def _ready(folder: Path) -> Environment | None:
 
 
 def _install(wanted: Wanted, root: Path, cache: Path, folder: Path, say: Callable[[str], object]) -> Environment:
-    """Make an environment beside its folder, and rename it. The caller holds its lock."""
+    """Make an environment next to its final folder, and rename it. The caller holds its lock."""
     for old in (folder, *folder.parent.glob(f"{folder.name}-*{environments.PARTIAL}")):
         remove(str(old))
     packages = count(wanted.lock.packages, "package")

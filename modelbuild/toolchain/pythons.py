@@ -1,4 +1,4 @@
-"""Find the Python that an environment is made with, and ask a Python about itself."""
+"""Find the Python that an environment is made with, and query facts about a Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class BasePython:
 
 
 def find_python(wanted: str, needed_by: str) -> BasePython:
-    """Return the Python for a toolchain. Raises EnvironmentProblem if this machine has none, or one that is too old.
+    """Return the Python for a toolchain. Raises EnvironmentProblem if this machine has no such Python, or if it is too
+    old.
 
     wanted     a version, such as 3.12 or 3.12.1, or the absolute path of a program; '': the Python of this process
     needed_by  the label of the toolchain
@@ -84,7 +85,7 @@ def _by_version(wanted: str, needed_by: str) -> str:
 
 
 def ask(program: str, needed_by: str) -> dict[str, Any]:
-    """Return facts about a Python. Raises EnvironmentProblem for a program that is none."""
+    """Return facts about a Python. Raises EnvironmentProblem for a program that is not Python."""
     try:
         done = subprocess.run(
             [program, "-I", "-c", _ASK], cwd="/", capture_output=True, timeout=_SECONDS, check=True, env=_environment()

@@ -1,7 +1,7 @@
 """Run a package as a program in a Python that does not find it: `python -P run_module.py FOLDERS NAME ARGUMENT...`.
 
-FOLDERS is a JSON object with the folders of packages by import name, and NAME that of the program. Imports only
-Python's own modules, which each toolchain has.
+FOLDERS is a JSON object with the folders of packages by import name, and NAME the import name of the program. Imports
+only Python's own modules, which each toolchain has.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _FULL = re.compile(r"os error (?:28|122)|" + re.escape(NO_SPACE))
 
 
 def find_uv() -> str:
-    """Return the path of uv: the one installed with modelbuild, or the first on PATH. Raises EnvironmentProblem."""
+    """Return the path of uv: the uv installed with modelbuild, or the first uv on PATH. Raises EnvironmentProblem."""
     beside = Path(sys.prefix, "bin", "uv")
     found = str(beside) if os.access(beside, os.X_OK) else _of_module() or shutil.which("uv")
     if not found:
@@ -49,7 +49,7 @@ def _of_module() -> str:
 
 
 class UvFailed(Exception):
-    """uv ended with an error: its message."""
+    """An error of uv, with its message."""
 
 
 def run_uv(arguments: Sequence[str], folder: Path) -> str:
@@ -75,7 +75,7 @@ def run_uv(arguments: Sequence[str], folder: Path) -> str:
 
 
 def explain(text: str, lock: Lock, cache: Path, python: str, platform: str) -> EnvironmentProblem:
-    """Return the error for uv's message about an installation, located in the lock if it is about one package.
+    """Return the error for uv's message about an installation, located in the lock file if it is about one package.
 
     python, platform  the Python and the platform of the environment, such as 3.11.7 and linux-x86_64
     """

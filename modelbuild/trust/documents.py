@@ -35,7 +35,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A line of a bill: its type, name and licences ('' for none)."""
+    """A line of a bill of materials: its type, name and licences ('' for none)."""
 
     kind: str
     name: str
@@ -90,7 +90,7 @@ def read_statement(path: Path) -> Statement:
 
 
 def read_bill(path: Path) -> tuple[frozenset[str], list[Part]]:
-    """Return the SHA-256 of the files that a bill is of, and the parts that are in them. Raises NotVerified for
+    """Return the SHA-256 of the files that a bill of materials describes, and the parts in them. Raises NotVerified for
     anything but CycloneDX in JSON."""
     data = _json(path, "a bill of materials in CycloneDX")
     try:

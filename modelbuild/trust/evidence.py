@@ -1,4 +1,4 @@
-"""Build a target, and gather the facts that its provenance and its SBOM state."""
+"""Build a target, and gather the facts for its provenance and its SBOM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modelbuild.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file by content, with its licence (SPDX, or '') and addresses as far as declared."""
+    """A file by content, with its licence (SPDX, or '') and declared addresses."""
 
     name: str
     sha256: str
@@ -127,7 +127,7 @@ class _Gatherer:
         )
 
     def _import_path(self, owner: str) -> tuple[str, ...]:
-        """Return the folders with the packages of a target's steps: also those beside modelbuild, which has
+        """Return the folders with the packages of a target's steps, also modelbuild's own folders, which have
         modelbuild-runtime for toolchains without it."""
         name = next(node.toolchain for node in self._analyzer.graph.nodes.values() if node.owner == owner)
         return (*self._analyzer.toolchains.python(name).path, *installed().path)
@@ -149,7 +149,7 @@ class _Gatherer:
         return found
 
     def _find_origins(self) -> Mapping[Artifact, Origin]:
-        """Return the origin of each file: that of the target nearest to the file."""
+        """Return the origin of each file: the origin of the target nearest to the file."""
         found: dict[Artifact, Origin] = {}
         for target in self._analyzer.targets.values():  # dependencies come first
             for origin in target.providers:
@@ -169,8 +169,8 @@ class _Gatherer:
             yield node
 
     def _sources(self, target: ConfiguredTarget, actions: Iterable[str]) -> Iterator[File]:
-        """Yield each file of the workspace that an action reads, or that is itself an output, and the locks
-        of toolchains."""
+        """Yield each file of the workspace that an action reads, or that is itself an output, and the lock files of
+        toolchains."""
         pythons = [self._analyzer.toolchains.python(node.toolchain) for node in self._nodes(actions)]
         for lock, toolchain in sorted({(python.lock, python.toolchain) for python in pythons if python.lock}):
             yield File(_lock_name(lock, toolchain), self._engine.sources.entry(lock)[1].digest.hash)
@@ -212,7 +212,8 @@ class _Gatherer:
 
 
 def _lock_name(lock: str, toolchain: str) -> str:
-    """Return the path of a lock in the workspace, or below the repository of a toolchain that modelbuild brings."""
+    """Return the path of a lock file in the workspace, or below the repository of a toolchain in the built-in rule
+    package."""
     label = Label.parse_toolchain(toolchain)
     return f"{label.repository}//{label.package}/{Path(lock).name}" if label.repository else lock
 
@@ -226,7 +227,7 @@ def flat(name: str, value: Value) -> Iterator[tuple[str, str]]:
 
 
 def _run(records: Records, measures: Measures, facts: ActionFacts) -> ActionRun:
-    """Return where and when an action with this key last ran, by the history."""
+    """Return where and when an action with this key last ran, according to the history."""
     at = measures.ran(facts.id, facts.key)
     if at is None:
         return ActionRun("cached")

@@ -20,8 +20,8 @@ def is_known(name: str) -> bool:
 
 
 def is_allowed(expression: str, allowed: Collection[str]) -> bool:
-    """Return whether an expression is satisfied by allowed licences alone. An allowed licence is allowed with any
-    exception too, since exceptions only permit more."""
+    """Return whether an expression is satisfied by allowed licences alone. An allowed licence is also allowed with any
+    exception, because exceptions only permit more."""
     try:
         words = _WORDS.findall(canonicalize_license_expression(expression))
     except InvalidLicenseExpression:

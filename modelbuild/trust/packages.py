@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from modelbuild.history.action_facts import ActionFacts
 
-# Classifiers of licences that have an SPDX identifier without doubt.
+# Classifiers of licences with an unambiguous SPDX identifier.
 _CLASSIFIERS = {
     "License :: OSI Approved :: Apache Software License": "Apache-2.0",
     "License :: OSI Approved :: MIT License": "MIT",
@@ -19,7 +19,7 @@ _CLASSIFIERS = {
     "License :: OSI Approved :: ISC License (ISCL)": "ISC",
     "License :: OSI Approved :: Python Software Foundation License": "PSF-2.0",
 }
-# Texts that older metadata use in place of an identifier.
+# Texts that older metadata use instead of an identifier.
 _TEXTS = {
     "apache 2.0": "Apache-2.0",
     "apache license 2.0": "Apache-2.0",

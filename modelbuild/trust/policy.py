@@ -16,10 +16,10 @@ from modelbuild.workspace.toml_tokens import KeyPath
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The requirements; None: none of this kind.
+    """The requirements; None: no requirement of this kind.
 
     keys, chain  public keys, and certificates of authorities, any of which may have signed
-    subjects     names in certificates, as "CN=release,O=Example", of whom one must have signed
+    subjects     names in certificates, as "CN=release,O=Example", any of which may have signed
     targets      labels of targets that the artifact may be of
     builders     ids of builders that may have built it
     clean        whether it must be built from a commit without changes
@@ -47,7 +47,7 @@ class Policy:
 
     @property
     def needs_statement(self) -> str:
-        """The first table that needs a provenance; '' if none does."""
+        """The first table that needs a provenance; '' if no table does."""
         return next((name for name in ("provenance", "tests") if self.tables.get(name)), "")
 
 

@@ -1,7 +1,7 @@
 """The provenance of a built target: an in-toto Statement v1 with SLSA's provenance v1 as its predicate.
 
-`subject` and `buildDefinition` depend on the workspace and the tools alone, so every machine writes the same ones.
-`runDetails` states who built, where and when actions ran, and the tests that passed.
+`subject` and `buildDefinition` depend on the workspace and the tools alone, so every machine writes the same values.
+`runDetails` contains the builder, the place and time of each action's run, and the tests that passed.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _time(seconds: float) -> str:
 
 
 def test_results(predicate: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the label of each test that a predicate states as passed, and the SHA-256 of the files it tested."""
+    """Yield the label of each passed test in a predicate, and the SHA-256 of the files that it tested."""
     for each in predicate["runDetails"].get("byproducts", ()):
         if str(each.get("uri", "")).startswith(TEST) and each["annotations"].get("passed") is True:
             yield each["name"], frozenset(each["annotations"]["tested"])

@@ -1,4 +1,4 @@
-"""Build a target again, in a cache of its own, and compare its bytes."""
+"""Build a target again, in a separate cache, and compare its bytes."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from modelbuild.history.identity import plain_address
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A commit (hexadecimal), the repository's address without user and password ('' if it has no `origin`), the
-    workspace's path in it, whether files of the workspace were changed, added or removed since, and the commit's time
-    in seconds since 1970."""
+    """A commit (hexadecimal), with its time in seconds since 1970; the repository's address without user and password
+    ('' if it has no `origin`); the workspace's path in the repository; and whether files of the workspace were changed,
+    added or removed since."""
 
     commit: str
     address: str

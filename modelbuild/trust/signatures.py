@@ -30,7 +30,7 @@ SUFFIX = ".sig"
 
 
 class NotVerified(Exception):
-    """A file is not what its signer, its statement or a policy promises: one line."""
+    """A file does not meet the promises of its signer, its statement or a policy. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SigningKey:
 @dataclass(frozen=True, slots=True)
 class Trusted:
     """A public key (PEM), or certificates of authorities (PEM) with the subjects that may sign (none: anybody whom they
-    certify), which signatures are compared with."""
+    certify). Signatures are compared with these."""
 
     key: Path | None = None
     chain: tuple[Path, ...] = ()
@@ -55,7 +55,7 @@ class Trusted:
 
 
 def signature_path(path: Path) -> Path:
-    """Return the place of a file's or folder's signature: beside it."""
+    """Return the path of a file's or folder's signature, next to the file or folder."""
     return path.with_name(path.name + SUFFIX)
 
 
@@ -133,7 +133,7 @@ def _changes(message: str) -> str:
 
 
 def _all_files() -> Any:
-    # By default, the package ignores git's files, in which others could be hidden.
+    # By default, the package ignores git's files, where other files could be hidden.
     return hashing.Config().set_ignored_paths(paths=(), ignore_git_paths=False)
 
 
@@ -190,7 +190,7 @@ def _check_certificate(signature: Path, trusted: Trusted) -> None:
 
 
 def _chain(signature: Path) -> list[x509.Certificate]:
-    """Return the certificates in a signature, the signer's first; empty for one that a bare key made."""
+    """Return the certificates in a signature, the signer's first; empty if a bare key signed."""
     material = json.loads(signature.read_bytes())["verificationMaterial"]
     found = material.get("x509CertificateChain", {}).get("certificates", ())
     return [x509.load_der_x509_certificate(base64.b64decode(each["rawBytes"])) for each in found]

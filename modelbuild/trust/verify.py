@@ -12,14 +12,14 @@ from modelbuild.trust.licenses import is_allowed
 from modelbuild.trust.policy import Policy
 from modelbuild.trust.signatures import NotVerified, Trusted, check_any, signature_path, trusted_keys
 
-# Parts without a licence of their own: an entry for the artifact itself.
+# Types of parts that need no licence: `data` is the entry for the artifact itself.
 _UNLICENSED = ("data",)
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A file or a folder, and the documents that belong to it; None if not given. `signature` is its signature, by
-    default the file beside it."""
+    default the file next to it."""
 
     path: Path
     statement: Path | None = None
@@ -28,8 +28,8 @@ class Artifact:
 
 
 def verify(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted]) -> tuple[list[str], list[str]]:
-    """Return the problems, and the verified facts, one line each. `trusted` are keys besides those of the policy.
-    Raises UsageError for a file that is not there, or a key that cannot be read."""
+    """Return the problems, and the verified facts, one line each. `trusted` are keys in addition to the policy's keys.
+    Raises UsageError for a missing file, or a key that cannot be read."""
     problems: list[str] = []
     facts: list[str] = []
     digests = artifact_digests(artifact.path)
@@ -59,7 +59,8 @@ def _located(policy: Policy | None, key: str, message: str) -> str:
 
 
 def _check_signatures(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted], facts: list[str]) -> None:
-    """Check the signatures of the artifact and of its documents, which decide as much. Raises NotVerified."""
+    """Check the signatures of the artifact and of its documents, because the result also depends on the documents.
+    Raises NotVerified."""
     required = [*trusted, *(trusted_keys(policy.keys, policy.chain, policy.subjects) if policy is not None else ())]
     if not required:
         return
@@ -71,7 +72,7 @@ def _check_signatures(artifact: Artifact, policy: Policy | None, trusted: Sequen
 
 
 def _check_subjects(path: Path, statement: Path, digests: Mapping[str, str], subjects: Mapping[str, str]) -> None:
-    """Raise NotVerified unless a statement is of exactly these bytes."""
+    """Raise NotVerified unless a statement is about exactly these bytes."""
     if not path.is_dir():
         if next(iter(digests.values())) not in subjects.values():
             raise NotVerified(f"{statement} is of other bytes than {path}")

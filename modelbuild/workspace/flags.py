@@ -12,7 +12,7 @@ MOST_RUNS = 10_000
 
 # Values of --show-outputs: which built targets are listed.
 SHOWN_OUTPUTS = ("none", "summary", "all")
-# Values of --test-output: of which tests the printed text is shown.
+# Values of --test-output: the tests whose printed text is shown.
 TEST_OUTPUTS = ("summary", "errors", "all")
 # The file of --target-pattern-file that stands for standard input.
 STDIN = "-"
@@ -40,12 +40,12 @@ class Flag:
     """A flag: `--keep-going` on the command line, `keep_going` in a profile.
 
     short      its letter on the command line, or ''
-    most       the greatest number, of a count
-    choices    the allowed words, of a choice
-    repeated   it may be given several times: a profile has one value, or an array
+    most       maximum of a count
+    choices    allowed words of a choice
+    repeated   whether it may be given several times; a profile has one value, or an array
     parameter  the name of its value in functions, if not the flag's
     default    the value if neither the command line nor a profile gives one
-    also       another spelling of a switch's opposite: Bazel's
+    also       Bazel's spelling of a switch's opposite
     """
 
     name: str
@@ -92,7 +92,7 @@ BUILD_FLAGS = (
     Flag("json", "switch", "Print one JSON object; messages go to stderr."),
 )  # fmt: skip
 
-# Of build, test and ci: the targets, and how much to do.
+# Flags of build, test and ci about the targets and the amount of work.
 TARGET_FLAGS = (
     Flag("target-pattern-file", "input", "Read targets from a file, one a line; '-' is stdin.", "FILE",
          parameter="pattern_file"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from modelbuild.actions import Action
 from modelbuild.errors import UsageError, did_you_mean
 
-# The fields that a value of [remote.platform] may contain. Those in the second tuple become properties with their own
+# The fields that a value of [remote.platform] may contain. Fields in the second tuple become properties with their own
 # name if no value contains them.
 FIELDS = ("cpu", "memory", "gpu", "compute_capability", "network")
 _OWN = ("gpu", "compute_capability", "network")

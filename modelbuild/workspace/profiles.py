@@ -75,7 +75,7 @@ def _checked(profile: Table, flag: Flag, text: str, *path: str | int) -> str:
             Label.parse(parse_runner(text)[0])
         if flag.kind == "strategy":
             parse_strategy(text)
-        if flag.kind == "address" and text:  # an empty one disables it
+        if flag.kind == "address" and text:  # an empty address disables it
             parse_address(text, GRPC if flag.key == "remote_executor" else SCHEMES)
     except UsageError as error:
         raise profile.error(f"'{flag.key}': {error}", *path) from None

@@ -37,7 +37,7 @@ class Address:
 
 
 def parse_address(text: str, schemes: tuple[str, ...] = SCHEMES) -> Address:
-    """Parse an address. Raises UsageError for a malformed one, and for one that contains a password."""
+    """Parse an address. Raises UsageError for a malformed address, and for an address that contains a password."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in schemes:
         hint = did_you_mean(scheme, schemes) if separator else ""

@@ -13,7 +13,7 @@ Upload: TypeAlias = Literal["always", "ci-only", "never"]
 Download: TypeAlias = Literal["toplevel", "all", "minimal"]
 PLACES = ("remote", "local")
 DEFAULT_PLACES = PLACES
-# Kind of action ('*': every other one), and places to run it in the order to try.
+# Kind of action ('*': every other kind), and places to run it in the order to try.
 Strategy: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 UPLOADS: tuple[str, ...] = get_args(Upload)
@@ -24,7 +24,7 @@ DOWNLOADS: tuple[str, ...] = get_args(Download)
 class Security:
     """Authentication in both directions. At most one of the tokens is set.
 
-    ca                certificates to trust in place of the system's (PEM)
+    ca                certificates to trust instead of the system's (PEM)
     cert, key         our own certificate and its key (PEM), for mutual TLS
     token_file, token_command, token_env   source of the bearer token, which is never stored, shown or part of a key
     """

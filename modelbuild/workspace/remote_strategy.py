@@ -1,4 +1,4 @@
-"""Where each kind of action runs, as text."""
+"""The strategy: the places where each kind of action runs, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modelbuild.workspace.remote_settings import PLACES
 
 
 def parse_strategy(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse `compile=remote,local`: kind of action ('*': every other one), and places in order. Raises UsageError."""
+    """Parse `compile=remote,local`: kind of action ('*': every other kind), and places in order. Raises UsageError."""
     kind, equals, places = text.partition("=")
     if not equals or not kind:
         raise UsageError(

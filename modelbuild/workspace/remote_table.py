@@ -73,7 +73,7 @@ def _platform(table: Table) -> tuple[tuple[str, str], ...]:
 def _gpus(table: Table) -> tuple[str, ...]:
     models = table.strings("gpus") or ()
     for index, model in enumerate(models):
-        name, _, capability = model.rpartition(" (")  # as modelbuild.execution.gpus has it
+        name, _, capability = model.rpartition(" (")  # the format of modelbuild.execution.gpus
         if not (name and capability.endswith(")") and capability[:-1].replace(".", "", 1).isdigit()):
             expected = "expected a name and a compute capability, such as 'NVIDIA L4 (8.9)'"
             raise table.error(f"'gpus': {expected}, got {show(model)}", "gpus", index)

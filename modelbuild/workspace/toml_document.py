@@ -17,13 +17,13 @@ from modelbuild.workspace.toml_tokens import KeyPath, positions
 # Computes the location of a reference. A function, because locations are only needed for errors.
 Where: TypeAlias = Callable[[], Location]
 
-# Bounds of a document: TOML's own integers, and fewer levels than recursive functions can handle.
+# Bounds of a document: TOML's range of integers, and fewer levels than recursive functions can handle.
 _INTEGERS = range(-(2**63), 2**63)
 _LEVELS = 100
 
 
 class Stamp(NamedTuple):
-    """Equal stamps mean that a file is still the one that was read. The ctime moves with every change of content or
+    """Equal stamps mean that a file has not changed since it was read. The ctime moves with every change of content or
     mode, and no program can set it back."""
 
     size: int

@@ -20,8 +20,8 @@ Order: TypeAlias = Callable[[str], Sequence[str]]
 
 
 def format_toml(text: str, order: Order = lambda header: ()) -> str:
-    """Return a valid document formatted, with its pairs sorted by `order`: keys that it lacks come after the others.
-    The order of tables and array items, which are values, stays."""
+    """Return a valid document formatted, with its pairs sorted by `order`: keys that `order` lacks come last. The order
+    of tables and array items, which are values, stays."""
     sections, end = read_statements(text)
     for section in sections:
         _sort(section, order(section.header))
@@ -48,15 +48,15 @@ def _sort(section: Section, keys: Sequence[str]) -> None:
 
 
 def _apart(lines: Lines, before: Lines) -> Lines:
-    """Return the lines before a header, with a blank line after the section before. Comments above the first blank line
-    belong to that section, unless there is no blank line."""
+    """Return the lines before a header, with a blank line after the previous section. Comments above the first blank
+    line belong to that section, unless there is no blank line."""
     if not lines:
         return _trimmed(before)
     return before if "" in before else ["", *before]
 
 
 def _trimmed(lines: Lines) -> Lines:
-    """Return lines without a blank one at the start."""
+    """Return lines without blank lines at the start."""
     return lines[1:] if lines and not lines[0] else lines
 
 
@@ -74,7 +74,7 @@ def _written(start: str, value: Value, end: str, comment: str, indent: str) -> L
     if not _has_lines(value):
         line = f"{indent}{start}{_flat(value)}{end}"
         if len(line) <= WIDTH or not _can_break(value):
-            return f"{line}{comment}".split("\n")  # a string may have lines of its own
+            return f"{line}{comment}".split("\n")  # a string may have several lines
     assert isinstance(value, Items)
     if value.brackets == "{}" and not _has_own_lines(value):
         return _hugged(start, value, end + comment, indent)
@@ -90,7 +90,8 @@ def _written(start: str, value: Value, end: str, comment: str, indent: str) -> L
 
 
 def _hugged(start: str, value: Items, end: str, indent: str) -> Lines:
-    """Return the lines of an inline table that contains lines, but none between its items: TOML 1.0 allows none."""
+    """Return the lines of an inline table whose values have several lines, without line breaks between its items, which
+    TOML 1.0 forbids."""
     lines = [f"{indent}{start}{{ "]
     for number, item in enumerate(value.items):
         comma = "" if number == len(value.items) - 1 else ", "
@@ -131,7 +132,8 @@ def _flat(value: Value) -> str:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value that equals another one's if both are written as the same TOML: nan is not equal to itself."""
+    """Return a value for comparison: equal for values that are written as the same TOML, because nan is not equal to
+    itself."""
     if isinstance(value, Mapping):
         return {key: _comparable(each) for key, each in value.items()}
     if isinstance(value, list):

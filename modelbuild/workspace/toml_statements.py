@@ -1,4 +1,4 @@
-"""The statements of a TOML document as they are written: headers, pairs, comments and blank lines.
+"""The statements of a TOML document in their written form: headers, pairs, comments and blank lines.
 
 Checks nothing, because tomli has accepted the text.
 """
@@ -27,7 +27,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Items:
-    """An array or inline table. `lines`: its items are on lines of their own; `end`: lines before its end."""
+    """An array or inline table. `lines`: each item is on its own line; `end`: lines before its end."""
 
     brackets: str
     items: list[Entry] = field(default_factory=list)
@@ -41,7 +41,8 @@ Value: TypeAlias = str | Items
 
 @dataclass(slots=True)
 class Section:
-    """A header (`[[torch_model]]`; '' for what is before the first), its entries, and the lines before the header."""
+    """A header (`[[torch_model]]`; '' for the part before the first header), its entries, and the lines before the
+    header."""
 
     before: Lines
     header: str = ""
@@ -67,7 +68,7 @@ def read_statements(text: str) -> tuple[list[Section], Lines]:
 
 
 class _Reader:
-    """Reads the tokens of a text; `next` is the first one that is not read."""
+    """Reads the tokens of a text; `next` is the first unread token."""
 
     def __init__(self, text: str) -> None:
         self.tokens = iter(read_tokens(text))
@@ -126,10 +127,10 @@ class _Reader:
 
     def _between(self, found: Items) -> Lines:
         """Skip everything before an item or the end: a comma, and lines. A comment on the line of the last item, before
-        or after the comma, becomes its comment; others are returned."""
+        or after the comma, becomes its comment; other comments are returned."""
         lines: Lines = []
         same_line = bool(found.items)
-        blank = False  # nothing but a comma is on the line so far
+        blank = False  # the line contains only a comma so far
         while True:
             if self.skip("\n"):
                 found.lines = True

@@ -1,11 +1,11 @@
-"""The one reader of TOML text as it is written; tomli gives the values of a document, without positions.
+"""The only reader of TOML's written form; tomli gives the values of a document, without positions.
 
 The tokens of a text, and the spaces and tabs between them, are all of its characters. Positions, the formatter, the
-language server and completion are made of them. The grammar is that of TOML 1.1 (newlines and comments inside inline
-tables). Nothing is checked, and any text has tokens: users type in it.
+language server and completion use them. The grammar is TOML 1.1 (newlines and comments inside inline tables). Nothing
+is checked, and any text has tokens, because users type in it.
 
-tomlkit does not serve here: it gives no positions, refuses unfinished text, and moves arrays of tables that other
-tables interrupt, as those of BUILD files are.
+tomlkit is not used: it gives no positions, refuses unfinished text, and moves arrays of tables that other tables
+interrupt, as in BUILD files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STRING = (
 _LEVELS = 200
 # A date and its time may have a space between them.
 _WORD_OF_VALUE = r"[^\s\[\]{},=\"'#]+(?: \d\d:[^\s\[\]{},=\"'#]*)?"
-# The start of a line that no array contains: an array before it is not closed yet.
+# The start of a line that no array contains: the array before it is not closed yet.
 _HEADER = r"\[\[?[ \t]*(?!(?:true|false|inf|nan)\b)[A-Za-z_][\w.-]*[ \t]*(?:\]|$)"
 _PAIR = r"[\w-]+[ \t]*=(?!=)"
 
@@ -40,7 +40,7 @@ class Kind(Enum):
     NEWLINE = auto()
     COMMENT = auto()
     PUNCTUATION = auto()
-    STRING = auto()  # with its quotes; the last one may be missing
+    STRING = auto()  # with its quotes; the last quote may be missing
     WORD = auto()  # a bare key, or a number, date, time, boolean
     OTHER = auto()  # a character that TOML does not allow there
     END = auto()  # the end of the text, with no characters
@@ -57,7 +57,7 @@ class Role(Enum):
 class Token(NamedTuple):
     """Some characters of a text.
 
-    path  of a value or its brackets: its own; of a key, the path of the table that the key is in
+    path  for a value or its brackets, its own path; for a key, the path of the table that contains it
     """
 
     kind: Kind
@@ -150,18 +150,18 @@ def _pattern(punctuation: str, word: str) -> re.Pattern[str]:
 
 
 class _Reader:
-    """Reads a text from its start; `role` and `path` are those of the next token."""
+    """Reads a text from its start; `role` and `path` describe the next token."""
 
     def __init__(self, text: str) -> None:
-        # Compiled here, as most processes read no tokens; re keeps them.
+        # Compiled here, because most processes read no tokens; re caches them.
         self.keys = _pattern(r"\[\]{},=.", "[A-Za-z0-9_-]+")
         self.values = _pattern(r"\[\]{},=", _WORD_OF_VALUE)
         self.text = text
         self.role = Role.KEY
         self.path: KeyPath = ()
-        self.table: KeyPath = ()  # of the last header
+        self.table: KeyPath = ()  # the path of the last header
         self.open: list[_Open] = []
-        self.dotted = False  # the next key is below the one before
+        self.dotted = False  # the next key is below the previous key
         self.counts: dict[KeyPath, int] = {}  # number of elements so far of each array of tables
 
     def read(self) -> list[Token]:
@@ -191,7 +191,7 @@ class _Reader:
         return tokens
 
     def bracket(self, word: str, at: int, new_line: bool) -> str:
-        """Return the bracket at an offset, which in a header may be a double one."""
+        """Return the bracket at an offset, which may be double in a header."""
         if word == "[" and new_line and self.role is Role.KEY and not self.open:
             self.role, self.path = Role.HEADER, ()
         return word * 2 if self.role is Role.HEADER and self.text.startswith(word, at + 1) else word

@@ -26,7 +26,7 @@ WORKSPACE_FILE = "MODELBUILD.toml"
 BUILT_IN = "modelbuild_rules"
 # Its module with the files of new workspaces.
 STARTER = f"{BUILT_IN}.starter"
-# Steps of every rule package may import this besides their own package: it counts as part of their source.
+# Steps of every rule package may import this in addition to their own package; it counts as part of their source.
 LIBRARY = "modelbuild_runtime"
 OUTPUT_FOLDER = "modelbuild-out"
 CACHE_VARIABLE = "MODELBUILD_CACHE_DIR"
@@ -39,8 +39,8 @@ _RULE_PACKAGE = re.compile(r"//[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*\Z|[^\W\d]\w*
 class Config:
     """The settings in MODELBUILD.toml.
 
-    rules           rule packages besides the built-in one: import names, or folders such as `//tools/rules`
-    default_device  the device of a target when neither the command line nor the target names one
+    rules           rule packages in addition to the built-in package: import names, or folders such as `//tools/rules`
+    default_device  the device of a target when neither the command line nor the target names a device
     toolchain       the toolchain that steps run in; None: the Python that modelbuild runs in
     jobs            number of actions that may run at once; None: decided by the machine
     action_timeout  seconds that an action may run; None: no limit

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modelbuild.devices.facts import Facts
     from modelbuild.devices.pool import Asked
 
-# Free bytes on a device's disk: a job with a large model needs the first, any job the second.
+# Free bytes on a device's disk: a job with a large model needs the first number, any job the second.
 _PLENTY, _LITTLE = 10 << 30, 1 << 30
 # Seconds.
 _CLOCKS, _START = 60, 60
@@ -118,7 +118,7 @@ def _clock(device: Device) -> Finding:
     after = time.time()
     if not printed.isdecimal() or len(printed) > 15:
         return Finding("clock", "warning", "the device does not state its time")
-    # The device's second began up to a second before it was printed.
+    # The device's second began at most a second before it was printed.
     off = max(before - (int(printed) + 1), int(printed) - after, 0.0)
     if off < _CLOCKS:
         return Finding("clock", "ok", "within a second of this machine's" if off < 1 else f"off by {off:.0f} s")

@@ -14,7 +14,7 @@ from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.guarantees import guarantees
 from modelbuild.wording import size_text
 
-# Free bytes at the cache: a build of a large model needs the first, any build the second.
+# Free bytes on the cache's disk: a build of a large model needs the first number, any build the second.
 _PLENTY, _LITTLE = 10 << 30, 1 << 30
 _DRIVER = Path("/proc/driver/nvidia/version")
 _CONTROL = Path("/dev/nvidiactl")

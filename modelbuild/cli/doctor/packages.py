@@ -1,4 +1,4 @@
-"""Checks of Python and of installed packages: modelbuild's own, and those of each backend."""
+"""Checks of Python and of installed packages: modelbuild's own packages, and the packages of each backend."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def check_engine() -> Finding:
 
 
 def check_backends(extensions: Iterable[tuple[Extension, str | None]]) -> Iterator[Finding]:
-    """Yield a finding for each backend. `extensions` are backends, with the distribution that contains each; None for
-    one of the workspace's own."""
+    """Yield a finding for each backend. `extensions` are backends, each with the distribution that contains it; None if
+    the workspace contains it."""
     complete = False
     for extension, distribution in extensions:
         if extension.extras and distribution is not None:
@@ -57,7 +57,7 @@ def check_backends(extensions: Iterable[tuple[Extension, str | None]]) -> Iterat
 
 
 def _check_extras(extension: Extension, distribution: str) -> tuple[Finding, bool]:
-    """Return the finding of a backend, and whether its packages are there: those of one of its extras."""
+    """Return the finding of a backend, and whether the packages of one of its extras are installed."""
     missing: list[str] = []
     for extra in extension.extras:
         wanted = requirements(distribution, extra)
@@ -90,7 +90,7 @@ def _name(extension: Extension) -> str:
 
 
 def _compare(wanted: Mapping[str, Requirement]) -> tuple[list[str], list[str]]:
-    """Return the names of missing packages, and a text for each of a wrong version."""
+    """Return the names of missing packages, and a text for each package with a wrong version."""
     missing, wrong = [], []
     for name, requirement in wanted.items():
         try:
@@ -115,7 +115,7 @@ def requirements(distribution: str, extra: str) -> dict[str, Requirement]:
             if requirement.marker is not None and not requirement.marker.evaluate(environment):
                 continue
             if requirement.marker is None and extra:
-                continue  # needed without the extra, too
+                continue  # also needed without the extra
             name = _canonical(requirement.name)
             if name == _canonical(distribution):
                 new = {_canonical(each) for each in requirement.extras} - done

@@ -1,4 +1,4 @@
-"""Checks of the toolchains that a workspace declares. They make none."""
+"""Checks of the toolchains that a workspace declares. They make no environment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_toolchains(analyzer: Analyzer, tools: Collection[str]) -> Iterator[Fin
 
 
 def _check(analyzer: Analyzer, label: Label, name: str, tools: Collection[str]) -> Finding:
-    """Return a toolchain's finding. Raises ModelbuildError for a lock, or a Python, that is none."""
+    """Return a toolchain's finding. Raises ModelbuildError for an invalid lock file or Python."""
     workspace = analyzer.loader.workspace
     found: PythonToolchain = analyzer.base_toolchain(label)
     lock = read_lock(workspace.root, found.lock.path, found.from_source)

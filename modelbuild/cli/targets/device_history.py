@@ -34,7 +34,8 @@ class DeviceHistory:
     def read(
         cls, directory: Path, root: Path, devices: Sequence[str], target: str | None, package: str
     ) -> DeviceHistory:
-        """Read those of devices that patterns match, and of one test or all. Raises UsageError for a malformed one."""
+        """Read the runs on devices that match patterns, of one test or of all tests. Raises UsageError for a malformed
+        pattern."""
         patterns = [parse_pattern(text, package) for text in devices]
         wanted = parse_pattern(target, package) if target is not None else None
         found = [
@@ -51,7 +52,7 @@ class DeviceHistory:
         return any(each.regression for each in self.series)
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each measure, and below it one for each of the newest builds."""
+        """Yield a line for each measure, followed by a line for each of its newest builds."""
 
         context = {(each.device, each.subject, each.name): each.points for each in self.others}
         for each in self.series:
@@ -89,7 +90,7 @@ def _line(
     series: DeviceSeries,
 ) -> str:
     """Return a build's line: the commit or date, the value, the state of the device, and facts that differ from the
-    build before."""
+    previous build."""
 
     point = points[place]
     when = point.commit[:12] or time.strftime("%Y-%m-%d", time.gmtime(point.at))

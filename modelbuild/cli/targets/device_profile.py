@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-# Where a program on the device writes its events, and the file's name among what comes back.
+# The path where a program on the device writes its events, and the file's name among the outputs.
 EVENTS = "profile.json"
 
-# Writes HTML pages about a program, from its file and that of its profile.
+# Writes HTML pages about a program, from its file and its profile's file.
 WritePages: TypeAlias = Callable[[Path, Path], object]
 
 
@@ -34,7 +34,7 @@ class DeviceProfile:
 
     def write(self, events: Path, method: str, quiet: bool) -> dict[str, Any] | int:
         """Write the files, and print the table unless `quiet`. Returns the profile, or the exit code of the process
-        that reads the events, none of whose bytes is trusted."""
+        that reads the events. No byte of the events is trusted."""
 
         sys.stdout.flush()
         with TemporaryDirectory() as temporary:

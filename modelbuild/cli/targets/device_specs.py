@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def device_specs(
     workspace: Workspace, package: str, labels: Sequence[str], given: Sequence[str] = ()
 ) -> Iterator[tuple[str, DeviceSpec]]:
-    """Yield devices by label: those of `labels`, or all. Raises UsageError for a label that is no device on which
-    programs can run, also among those of `--runner`, which are `given`."""
+    """Yield the devices with these `labels`, or all devices, by label. `given` are the runners of `--runner`. Raises
+    UsageError for a label, in `labels` or `given`, of a target that is not a device that runs programs."""
 
     analyzer = open_analyzer(workspace)
     wanted = [label_of(text, package) for text in labels]

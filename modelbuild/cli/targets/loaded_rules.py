@@ -1,4 +1,4 @@
-"""The rules that commands describe: those of the workspace, or the built-in ones outside of a workspace."""
+"""The rules that commands describe: the rules of the workspace, or the built-in rules outside of a workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def rules_here(folder: Path) -> Mapping[str, Rule]:
-    """Return the rules of the workspace that contains a folder, by name; the built-in ones if there is no workspace.
+    """Return the rules of the workspace that contains a folder, by name; the built-in rules if there is no workspace.
     Raises LoadingError for a rule package that does not load."""
 
     try:
@@ -61,6 +61,6 @@ def extensions_here(folder: Path) -> Sequence[Extension]:
 
 
 def no_rule(name: str, rules: Iterable[str], others: Iterable[str] = ()) -> UsageError:
-    """Return the error for an unknown rule, with the nearest name among the rules and among other words."""
+    """Return the error for an unknown rule, with the nearest name among the rules and other words."""
     hint = did_you_mean(name, [*rules, *others])
     return UsageError(f"no rule '{name}'{hint or '; modelbuild help lists the rules'}")

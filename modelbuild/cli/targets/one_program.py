@@ -32,10 +32,10 @@ def build_here(
     """Build targets, for one device at most, with their outputs on this machine. Prints only to stderr.
 
     wanted  labels, and the suffix of the single file that each must provide
-    inputs  names of inputs for a method of the first of them; None if it does not run
-    method  the method's name; None for the only one, or `forward`
+    inputs  names of inputs for a method of the first program; None if it is not run
+    method  the method's name; None for the only method, or `forward`
 
-    Raises UsageError for a target without that file, method or input, as far as that is known before the build.
+    Raises UsageError for a target without that file, method or input, if that is known before the build.
     """
 
     patterns = tuple(dict.fromkeys(str(label) for label, _ in wanted))
@@ -74,7 +74,7 @@ def _inputs(label: Label, methods: Mapping[str, tuple[str, ...] | None], method:
 
 
 def label_of(text: str, package: str) -> Label:
-    """Return the label of one target. Raises UsageError for a pattern of several."""
+    """Return the label of one target. Raises UsageError for a pattern that matches several targets."""
 
     pattern = parse_pattern(text, package)
     if pattern.name is None or pattern.subtract:

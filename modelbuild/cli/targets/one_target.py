@@ -33,7 +33,7 @@ def evidence_of(folder: Path, target: str, flags: Flags) -> Evidence:
 
 @contextmanager
 def needing_trust(command: str) -> Iterator[None]:
-    """Name the extra that has a package which an import lacks."""
+    """Name the extra with the package that an import lacks."""
     try:
         yield
     except ModuleNotFoundError as error:

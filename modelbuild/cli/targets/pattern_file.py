@@ -17,7 +17,7 @@ FLAG = "--target-pattern-file"
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Target patterns, and the place of each as `file:line`; () for those of the command line."""
+    """Target patterns, and the place of each as `file:line`; () for patterns of the command line."""
 
     texts: tuple[str, ...]
     places: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Targeted:
 
     def patterns(self, given: tuple[str, ...], folder: Path, default: tuple[str, ...] = ()) -> Patterns:
         """Return the patterns of the command line, of the file, or by default. Raises UsageError for patterns in both,
-        for a file that cannot be read or contains none, and for a malformed pattern in it."""
+        for a file that cannot be read or contains no pattern, and for a malformed pattern in it."""
         if self.pattern_file is None:
             if not given and not default:
                 raise UsageError(f"missing TARGET; expected patterns such as //..., or {FLAG} FILE")
@@ -60,7 +60,7 @@ class Targeted:
 
 
 def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each pattern with its place. `#` begins a comment: it is in no pattern."""
+    """Yield each pattern with its place. `#` begins a comment, because no pattern contains it."""
     for number, line in enumerate(text.splitlines(), 1):
         pattern = re.sub("#.*", "", line).strip()
         if pattern:

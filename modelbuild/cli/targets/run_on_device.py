@@ -1,4 +1,4 @@
-"""Build a bundle, run it on a device, and bring back its outputs."""
+"""Build a bundle, run it on a device, and fetch its outputs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from modelbuild.session.request import Flags, Request
     from modelbuild.workspace.workspace import Workspace
 
-# Seconds that a program may run, if --action-timeout does not say it.
+# Seconds that a program may run, without --action-timeout.
 _LIMIT = 3600.0
 _RUNNER = "bin/modelbuild-run"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """A run on a device: its label, the file or label of each input, and options as those of a run on this machine.
-    `profiled`: record the time of each instruction, in place of the latency. `program`: the name of the bundle's
-    program; None for the only one."""
+    """A run on a device: its label, the file or label of each input, and the same options as for a run on this machine.
+    `profiled`: record the time of each instruction, instead of the latency. `program`: the name of the bundle's
+    program; None for the only program."""
 
     device: str
     inputs: Mapping[str, str]
@@ -75,8 +75,8 @@ def run_on_device(
     write_pages: WritePages,
 ) -> int:
     """Build and run; return the exit code. `folder` is the user's; `program` returns the start of the command that runs
-    programs here, which reads the inputs and the profile. Raises UsageError for another target, and DeviceProblem for
-    the device."""
+    programs here, which reads the inputs and the profile. Raises UsageError for a target that is not a bundle, and
+    DeviceProblem if the device cannot be used."""
 
     package = workspace.package_of(folder)
     ((label, declared),) = device_specs(workspace, package, [run.device])
@@ -108,7 +108,8 @@ def run_on_device(
 
 
 def _program_of(bundle: Label, root: Path, name: str | None) -> Path:
-    """Return the .pte of a bundle. Raises UsageError for a target that is no bundle, and for a name that it lacks."""
+    """Return the .pte of a bundle. Raises UsageError for a target that is not a bundle, and for a program that the
+    bundle lacks."""
 
     found = {path.stem: path for path in sorted(root.glob("program/*.pte"))}
     if not found or not (root / _RUNNER).is_file():

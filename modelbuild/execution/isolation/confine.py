@@ -22,11 +22,11 @@ _OWN = frozenset((socket.AF_UNIX,))
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The modules of rule packages that a step may read: those in its key, and those imported before it.
+    """The modules of rule packages that a step may read: the modules in its key, and the modules imported before it.
 
     folders   import names of the packages by their real paths
     files     the possible files of the modules, sources and byte code: another build may write byte code at any time
-    present   the files that existed at first. The kernel refuses the others, and Python then compiles the source
+    present   the files that existed at first. The kernel refuses other files, and Python then compiles the source
     """
 
     folders: Mapping[str, str]
@@ -85,7 +85,7 @@ def is_hidden(order: StepOrder) -> bool:
 
 
 def completed(settings: WorkerSettings) -> CompletedSettings:
-    """Return settings with `around`: the readable folders without the rule packages in them."""
+    """Return settings with `around`: the readable folders, without rule packages in these folders."""
     packages = [os.path.realpath(path) for path in settings["packages"].values()]
     around = [part for path in settings["readable"] for part in without(path, packages)]
     return {**settings, "around": around}

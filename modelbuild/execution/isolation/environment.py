@@ -56,7 +56,7 @@ def devices(gpu: bool) -> list[str]:
 def variables(
     home: Path, cpus: int, network: bool = False, gpu: bool = False, prefix: str = sys.prefix
 ) -> dict[str, str]:
-    """Return all environment variables of a step, except those that its action adds.
+    """Return all environment variables of a step, except variables that its action adds.
 
     home      the action's folder for programs' own and temporary files
     cpus      number of threads of numerical libraries
@@ -95,7 +95,7 @@ def readable(
     workspace: Path, imports: Iterable[str], prefixes: Iterable[str] = (sys.prefix, sys.base_prefix)
 ) -> list[str]:
     """Return real paths of the folders that every action may read: the system's, Python's (`prefixes`) and `imports`.
-    If one of them contains the workspace, the files and folders beside the workspace replace it."""
+    If one of them contains the workspace, the files and folders next to the workspace replace it."""
     root = os.path.realpath(workspace)
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
     wanted = [*SYSTEM, *prefixes, *imports, *libraries]
@@ -104,7 +104,7 @@ def readable(
 
 
 def without(folder: str, holes: Sequence[str]) -> Iterator[str]:
-    """Yield the folder or, if holes are in it, everything in it that contains no hole."""
+    """Yield the folder or, if it contains holes, everything in it that contains no hole."""
     inside = [hole for hole in holes if under(hole, folder)]
     if not inside:
         yield folder

@@ -21,8 +21,8 @@ _AVX2 = {
 
 
 def kernels() -> dict[str, str]:
-    """Return environment variables that limit the libraries to one set of kernels; none if there is only one, or if the
-    processor lacks the features for it."""
+    """Return environment variables that limit the libraries to one set of kernels; none if there is only one set, or if
+    the processor lacks the features for it."""
     return dict(_AVX2) if _has_avx2() else {}
 
 

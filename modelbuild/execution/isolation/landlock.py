@@ -83,7 +83,7 @@ def _file_rights(version: int) -> int:
 
 
 def hold(paths: Iterable[str]) -> None:
-    """Keep these open for restrict(), here and in forked processes: opening dominates the cost of a rule."""
+    """Keep these paths open for restrict(), here and in forked processes: opening dominates the cost of a rule."""
     release()
     _held.update({path: descriptor for path in paths if (descriptor := _open(path)) is not None})
 

@@ -1,8 +1,8 @@
 """End all processes of an action before its outputs are collected.
 
 A process whose parent ends becomes a child of the nearest ancestor that adopts orphans (a "subreaper"), in any session
-or process group. A worker adopts the orphans of its programs, and the fork server those of the worker. So a child that
-this process did not fork belongs to a finished action.
+or process group. A worker adopts the orphans of its programs, and the fork server adopts the worker's orphans. So a
+child that this process did not fork belongs to a finished action.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def adopt() -> None:
 
 
 def end_orphans(forked: Collection[int]) -> None:
-    """Kill all children except those that this process `forked` (process ids) and their children, until none are left.
-    Returns when all have ended. Call adopt() before."""
+    """Kill all children, except the children that this process `forked` (process ids) and their children, until no
+    others are left. Returns when all have ended. Call adopt() before."""
     while orphans := _children() - set(forked):
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
@@ -31,7 +31,8 @@ def end_orphans(forked: Collection[int]) -> None:
 
 
 def _children() -> set[int]:
-    """Return process ids of this process's children, including ended ones. The process must have one thread."""
+    """Return process ids of this process's children, including children that have ended. The process must have one
+    thread."""
     own = os.getpid()
     try:
         return set(map(int, Path(f"/proc/self/task/{own}/children").read_text().split()))

@@ -73,7 +73,7 @@ class _Made:
         return View(os.dup(self.namespace))
 
     def is_unused(self) -> bool:
-        """Return whether the shared memory is as it was made: creating files in it, or setting its mode or attributes,
+        """Return whether the shared memory is unchanged: creating files in it, or setting its mode or attributes,
         changes its ctime, which no program can set back."""
         return self.first == _state(self.memory)
 
@@ -83,8 +83,8 @@ class _Made:
 
 
 class Views:
-    """Makes views, in a process with one thread, which moves to a new user namespace. Raises OSError if the kernel
-    refuses that, and leaves an unusable process: call refusal() before.
+    """Makes views, in a process with one thread, which moves to a new user namespace. If the kernel refuses that,
+    raises OSError and leaves the process unusable; call refusal() before.
 
     scratch   the folder that contains actions' folders
     shown     real paths in hidden views
@@ -166,8 +166,8 @@ def _state(memory: int) -> tuple[int, ...]:
 
 
 def views(settings: WorkerSettings, *more: str) -> Views | None:
-    """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain
-    the paths in `more`. None if the kernel refuses that."""
+    """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain the
+    paths in `more`. None if the kernel refuses views."""
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]
     packages = settings["packages"].values()
     names = (sys.executable, sys.prefix, sys.base_prefix, *settings["import_path"], *packages, *libraries)
@@ -177,7 +177,7 @@ def views(settings: WorkerSettings, *more: str) -> Views | None:
 
 
 def refusal(scratch: str, shown: Iterable[str] = (), names: Iterable[str] = ()) -> str:
-    """Return the reason why this machine refuses views; '' if it allows them. Tries it in a child."""
+    """Return the reason why this machine refuses views; '' if it allows them. Tries to make a view in a child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -206,7 +206,7 @@ def _enter_user_namespace() -> None:
 
 
 def _hide(scratch: str, shown: list[str], links: dict[str, str]) -> None:
-    """Cover all folders at the root of this mount namespace except the system's, and mount the shown ones again."""
+    """Cover all folders at the root of this mount namespace except the system's, and mount the shown folders again."""
     whole = {*map(os.path.realpath, SYSTEM), *shown}
     with os.scandir("/") as entries:
         covered = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.path not in whole]

@@ -28,7 +28,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 @dataclass(frozen=True)
 class _Machine:
-    """`architecture` as in the kernel's audit.h, and numbers of system calls. `shared` are those that make or use
+    """`architecture` as in the kernel's audit.h, and numbers of system calls. `shared` are the calls that make or use
     System V and POSIX objects: shm*, sem*, msg*, mq_open, mq_unlink. `around` are ways to sockets that no filter sees
     (io_uring_setup), and to keys of the user's other processes (add_key, request_key, keyctl)."""
 
@@ -73,9 +73,9 @@ def available() -> bool:
 
 
 def refuse(families: Collection[int] | None) -> None:
-    """Permanently restrict this thread, its later threads and its children: they cannot use System V or POSIX objects,
-    can make only sockets of these families (None: any), and cannot run programs for another architecture than this
-    machine's. Does nothing if available() is false.
+    """Permanently restrict this thread, its later threads and its children. They cannot use System V or POSIX objects,
+    or run programs for another architecture than this machine's. They can make only sockets of these families (None:
+    any). Does nothing if available() is false.
     """
     if not available():
         return

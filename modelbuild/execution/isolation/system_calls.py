@@ -44,7 +44,7 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def drop_capabilities() -> None:
-    """Drop all of root's rights except those of a file's owner."""
+    """Drop all of root's rights except the rights of a file's owner."""
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     _checked("capset", _libc.capset(header, bytes(24)))
 

@@ -1,1 +1,1 @@
-"""Which actions run, and when."""
+"""The scheduler: decides which actions run, and when."""

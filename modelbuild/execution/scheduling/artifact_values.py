@@ -47,7 +47,7 @@ class Values:
         return artifact
 
     def has(self, artifact: Artifact) -> bool:
-        """Return whether an artifact is made, or is a file of the workspace."""
+        """Return whether an artifact has been made, or is a file of the workspace."""
         artifact = self.resolve(artifact)
         return isinstance(artifact, SourceArtifact) or (artifact.action, artifact.output) in self._values
 

@@ -27,7 +27,7 @@ class LongestPaths:
         self._left: dict[str, float] = {}
 
     def add(self, names: Iterable[str]) -> list[str]:
-        """Add required nodes. Returns the new ones, readers before makers."""
+        """Add required nodes. Returns the new nodes, readers before makers."""
         import networkx as nx
 
         new = set(names) - self._left.keys()

@@ -1,7 +1,7 @@
 """Coroutines in one thread, which await each other and calls in other threads.
 
-This is asyncio without its import, which takes a tenth of the build of one leaf, and with a moment that asyncio lacks:
-no coroutine can go on. The scheduler then knows all actions that could start, and starts the first of them.
+It replaces asyncio, whose import takes a tenth of the build of one leaf. Unlike asyncio, it reports the moment when no
+coroutine can continue. The scheduler then knows all actions that could start, and starts the first of them.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Promise(Generic[T]):
 
 
 class Loop:
-    """Runs coroutines until the main one ends. The first error of any coroutine ends the loop.
+    """Runs coroutines until the main coroutine ends. The first error of any coroutine ends the loop.
 
     threads   runs blocking calls
-    idle      called when no coroutine can go on; it may set promises
+    idle      called when no coroutine can continue; it may set promises
     """
 
     def __init__(self, threads: Executor, idle: Callable[[], None]) -> None:
@@ -66,7 +66,7 @@ class Loop:
 
     @property
     def busy(self) -> bool:
-        """True while calls run in other threads."""
+        """Whether calls run in other threads."""
         return self._calls > 0
 
     def spawn(self, coroutine: Coroutine[Any, None, T]) -> Promise[T]:
@@ -99,7 +99,7 @@ class Loop:
                 coroutine.close()
 
     def _advance(self) -> None:
-        """Run coroutines as far as they get."""
+        """Run coroutines until all of them wait."""
         while self.ready:
             coroutine, end = self.ready.popleft()
             try:

@@ -1,4 +1,4 @@
-"""Make blobs again that a cache lost: blobs of cached results may be gone, or fail to arrive, when they are read."""
+"""Make blobs again that a cache lost: blobs of cached results may be missing when they are read, or fail to arrive."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Keyed:
 
 
 class Remaker:
-    """Runs the actions of results whose blobs are gone. Reproducible steps make the same bytes, so later results stay
-    valid. For other steps ResultDiffers is raised, and the cache contains the new result.
+    """Runs the actions of results whose blobs are missing. Reproducible steps make the same bytes, so later results
+    stay valid. For other steps ResultDiffers is raised, and the cache contains the new result.
 
     start   starts to run an action when the machine has room
     """
@@ -41,7 +41,7 @@ class Remaker:
         self._running: dict[str, Promise[Outcome]] = {}
 
     def know(self, keyed: Keyed, result: ActionResult) -> None:
-        """Remember the action that makes the result's blobs. The first action with a blob counts, because later ones
+        """Remember the action that makes the result's blobs. The first action with a blob counts, because later actions
         may read it."""
         for digest in blobs_of(result):
             self._makers.setdefault(digest, (keyed, result))
@@ -73,7 +73,7 @@ class Remaker:
             raise ResultDiffers(f"the outputs of {keyed.request.action.id} differ from its cached result")
 
     async def _run(self, keyed: Keyed) -> Outcome:
-        """Run an action once for all that wait for its blobs."""
+        """Run an action once for all coroutines that wait for its blobs."""
         if keyed.key not in self._running:
             self._running[keyed.key] = self._start(keyed.request)
         try:

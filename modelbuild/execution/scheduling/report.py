@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of each action, by id: its key and key material, its result and status, its place if it ran remotely,
-    and for actions that failed or could not run, the id of the failed action at fault."""
+    """The outcome of each action, by id: its key and key material, its result and status, and its place if it ran
+    remotely. For an action that failed or could not run, it contains the id of the failed action that caused this."""
 
     keys: dict[str, str] = field(default_factory=dict)
     materials: dict[str, Material] = field(default_factory=dict)

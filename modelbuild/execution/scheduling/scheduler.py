@@ -1,7 +1,7 @@
 """The suspending scheduler: one coroutine per required action or expansion, while the graph grows.
 
-The terms are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
-constructive traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
+The terms come from "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler, constructive
+traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy:
-    """How actions run.
+    """Options for running actions.
 
     jobs        number of actions that run at the same time
-    keep_going  whether actions start after another one failed
+    keep_going  whether actions start after another action failed
     lookups     number of concurrent cache lookups; a lookup reads and hashes, so two keep the disk busy
     afresh      ids of actions that run without a lookup
     estimates   returns the seconds that actions take
@@ -131,8 +131,8 @@ class Scheduler:
                 raise
 
     def _grant(self) -> None:
-        """Start the first actions. A free slot waits for the lookups of actions that precede the others; otherwise each
-        action of a program would wait for one of another program."""
+        """Start the first actions. A free slot waits for the lookups of preceding actions; otherwise each action of a
+        program would wait for an action of another program."""
         if self._slots.grant(after=self._lookups) and self._order is None:
             nodes = self._nodes.keys() - self._done
             self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
@@ -165,8 +165,8 @@ class Scheduler:
             self._reporter.emit(GraphGrew(self._actions, tuple(actions)))
 
     async def _node(self, name: str) -> str | None:
-        """Build a node. Returns None if it is built, or the id of the failed action at fault; '' if the build stopped
-        before it."""
+        """Build a node. Returns None if it is built, or the id of the failed action that prevented it; '' if the build
+        stopped before it."""
         node = self.graph.nodes[name]
         culprit = await self._all(self.graph.makers(name))
         if culprit is None:

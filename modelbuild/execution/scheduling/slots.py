@@ -38,10 +38,10 @@ class Slot:
 class Slots:
     """At most `number` slots, which share cores, memory and GPUs.
 
-    Actions get slots in the order of `key`, and of arrival if that is equal. A later one may overtake with resources
-    that no earlier one waits for: each that waits reserves the free part of its needs. An action larger than the
-    machine runs alone. One that requests more GPUs than exist gets the existing ones, and must report itself that they
-    are too few.
+    Actions get slots in the order of `key`, and of arrival if the keys are equal. A later action may overtake if no
+    earlier action waits for its resources: a waiting action reserves the free part of its needs. An action larger than
+    the machine runs alone. An action that requests more GPUs than exist gets the existing GPUs, and must itself report
+    that they are too few.
     """
 
     def __init__(self, loop: Loop, number: int, key: Callable[[str], Key], total: Resources = NOTHING) -> None:
@@ -55,7 +55,7 @@ class Slots:
         self._held: set[Slot] = set()
 
     def slot(self, name: str, wanted: Resources = NOTHING) -> Slot:
-        """Return a slot for an action, which stands in line from now on."""
+        """Return a slot for an action, which joins the queue now."""
         slot = Slot(self, name, self._key(name), next(self._arrivals), self._needs(wanted), Promise(self._loop))
         insort(self._waiting, slot)
         return slot
@@ -67,7 +67,7 @@ class Slots:
         self._free = [free + need for free, need in zip(self._free, slot.needs, strict=True)]
 
     def grant(self, after: Slots | None = None) -> bool:
-        """Grant free slots, except to actions behind the first one in `after`. Returns whether some actions wait."""
+        """Grant free slots, except to actions behind the first action in `after`. Returns whether some actions wait."""
         if not self._waiting:
             return False
         left, position = self._free, 0
@@ -88,11 +88,11 @@ class Slots:
         return bool(self._waiting)
 
     def first(self) -> Key | None:
-        """Return the least key of the actions that have a slot or wait for one."""
+        """Return the least key of the actions that have a slot or wait for a slot."""
         return min((slot.key for slot in (*self._held, *self._waiting[:1])), default=None)
 
     def sort(self) -> None:
-        """Use the present keys."""
+        """Recompute all keys, and sort the waiting actions by them."""
         for slot in (*self._held, *self._waiting):
             slot.key = self._key(slot.name)
         self._waiting.sort()

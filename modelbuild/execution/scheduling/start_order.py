@@ -15,11 +15,11 @@ FIRST = (-1, 0.0)
 
 
 class StartOrder:
-    """Keys of required nodes; the scheduler starts the action with the least key. An action that ended before has the
-    first key: it runs again for another one that waits.
+    """Keys of required nodes; the scheduler starts the action with the least key. An action that has already run has
+    the first key: it runs again because another action waits for it.
 
-    A program here is a node that nothing else requires: the last one of a requested target. Programs that have begun
-    come first, then those with the longest path. A node that several programs require belongs to the first of them.
+    A program here is a node that nothing else requires: the last node of a requested target. Programs that have begun
+    come first, then programs with the longest path. A node that several programs require belongs to the first of them.
     """
 
     def __init__(

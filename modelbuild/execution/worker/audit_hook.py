@@ -1,7 +1,7 @@
 """Refuse reads of undeclared files by Python code in a worker, and record them even if the error is caught.
 
-A Python audit hook (PEP 578) sees every open() of Python code and its caller, so it can raise a precise error.
-Landlock, which cannot, stops native code.
+A Python audit hook (PEP 578) sees every open() of Python code and its caller, so it can raise a precise error. Landlock
+cannot do that, but it stops native code.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedStep:
-    """The modules that are already imported in a new worker: those of `packages` except `ours`, which were imported
-    before any action or preload, and the module imported `last`. A worker does not iterate over all modules: that would
-    write to them, and copy the memory that it shares with its parent."""
+    """The modules that are already imported in a new worker: the modules of `packages` except `ours`, which were
+    imported before any action or preload, and the module imported `last`. A worker does not iterate over all modules,
+    because iterating would write to them, and copy the memory that it shares with its parent."""
 
     packages: Collection[str]
     ours: frozenset[str]
@@ -48,14 +48,14 @@ class LoadedStep:
         return cls(packages, ours, frozenset(_of(packages, names)) - ours, names[-1])
 
     def strays(self, known: Collection[str]) -> list[str]:
-        """Return imported modules of `packages` that are not in the step's key, which contains those `known`."""
+        """Return the imported modules of `packages` that are not in the step's key; `known` modules are."""
         since = takewhile(lambda name: name != self.last, reversed(sys.modules))
         return sorted((self.modules | set(_of(self.packages, since))) - self.ours - set(known))
 
 
 def _changed(modules: Mapping[str, str]) -> list[str]:
-    """Return those of `modules` (SHA-256 by import name) that were imported, here or in a parent, from another source.
-    A remote worker imports the source that it received, which is not compared."""
+    """Return the modules among `modules` (SHA-256 by import name) that were imported, here or in a parent, from another
+    source. A remote worker imports the source that it received, which is not compared."""
     specs = ((name, getattr(sys.modules.get(name), "__spec__", None)) for name in modules)
     return [n for n, spec in specs if getattr(getattr(spec, "loader", None), "digest", modules[n]) != modules[n]]
 
@@ -74,7 +74,7 @@ def ready_to_fork() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
     faulthandler.enable()
-    # Out of memory, the kernel should kill these processes rather than the engine.
+    # When memory runs out, the kernel should kill these processes rather than the engine.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
 
@@ -87,7 +87,7 @@ def work(
     streams: Streams,
     view: View,
 ) -> NoReturn:
-    """Run the step and exit the process. The report has one JSON object per line; the last one has the key "end".
+    """Run the step and exit the process. The report has one JSON object per line; the last object has the key "end".
 
     view       the action's view of the machine
     """

@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()
-    # From here on the closed socket shows that the engine has ended, with time left to kill whole process groups.
+    # From here on, a closed socket shows that the engine has ended, which leaves time to kill whole process groups.
     die_with_parent(0)
     forks.serve()
     # Skip the teardown of imported modules.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Bytes per read from the socket: enough for a few orders, and less than an allocator requests from the kernel.
 _CHUNK = 1 << 16
 
-# Seconds between looks at the running children.
+# Seconds between checks of the running children.
 _LOOK = 0.25
 
 
@@ -68,13 +68,13 @@ class OrderLoop:
         self._received = b""
         self._served = True
         self._children: dict[int, _Child] = {}
-        self._look = 0.0  # when to look at them next
+        self._look = 0.0  # the time to check the children next
 
     def serve(self) -> None:
         """Run orders until the engine closes the socket."""
         adopt()
         self._loaded = LoadedStep.now(self._settings["packages"], self._ours)
-        # The collector would write to every object, and so copy the memory shared with children.
+        # The garbage collector would write to every object, which copies the memory shared with children.
         gc.collect()
         gc.freeze()
         self._selector.register(self._line, selectors.EVENT_READ, self._listen)
@@ -101,8 +101,8 @@ class OrderLoop:
                 self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
 
     def _look_at_children(self) -> None:
-        """Send the parts of the work that children have begun since the last look, and kill those that reached their
-        limit. _reap() kills their processes."""
+        """Send the parts of the work that children have begun since the last call, and kill the children that reached
+        their limit. _reap() kills their processes."""
         now = time.monotonic()
         if now < self._look:
             return

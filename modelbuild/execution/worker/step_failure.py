@@ -110,7 +110,7 @@ def _frames(error: BaseException) -> traceback.StackSummary:
 
 def _user_traceback(error: BaseException, chain: list[BaseException], hook: AuditHook) -> str | None:
     """Return the traceback with only the user's frames, with paths in the workspace, and the line of an installed
-    library that raised the exception; None if there are no frames of the user's."""
+    library that raised the exception; None if no frame is in the user's code."""
     for link in chain:
         lines: list[str] = []
         frames = _frames(link)

@@ -10,14 +10,15 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-# Bytes of progress; more are cut off.
+# Maximum bytes of progress; the rest is cut off.
 _MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
     """Open files as descriptors: the step's stdout and stderr, its worker's report, and the part of its work that it
-    does now. Each part overwrites the one before, so that a step costs its parent nothing until it looks."""
+    does now. Each part overwrites the previous part, so a step costs its parent nothing until the parent reads the
+    file."""
 
     report: int
     stdout: int
@@ -45,7 +46,7 @@ class Streams:
         return os.pread(self.report, size, 0).decode(errors="replace")
 
     def show(self, part: str) -> None:
-        """Keep a part of the work, in place of the one before. Never fails."""
+        """Replace the current part of the work. Never fails."""
         with suppress(OSError):
             os.pwrite(self.progress, part.encode(errors="replace")[:_MOST] + b"\0", 0)
 

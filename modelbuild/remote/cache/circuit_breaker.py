@@ -18,13 +18,13 @@ ATTEMPTS = 3
 THRESHOLD = 3
 COOL_DOWN = 30.0
 LONGEST = 600.0
-# Wrong bytes are no transmission errors: after this many in total the remote is no longer used.
+# Wrong bytes are not transmission errors: after this many in total, the remote is no longer used.
 WRONG_ANSWERS = 3
 _FIRST_PAUSE = 0.1
 
 
 class CircuitOpen(RemoteProblem):
-    """The call was not tried because the circuit is open. The problem was already reported."""
+    """The call was not tried, because the circuit is open. The problem was already reported."""
 
     def __init__(self) -> None:
         super().__init__("down", "circuit open")
@@ -96,7 +96,7 @@ class CircuitBreaker:
                 self._open_until = float("-inf")
 
     def failed(self, problem: RemoteProblem) -> None:
-        """Count a failure of call(), or one found later: wrong bytes."""
+        """Count a failure of call(), or a failure found later: wrong bytes."""
         if isinstance(problem, CircuitOpen):
             return
         if problem.kind in ("missing", "big"):

@@ -65,7 +65,7 @@ class Client:
             return None
 
     def fetch(self, digests: Collection[Digest]) -> None:
-        """Download blobs to the local store. Raises MissingBlob for the first unavailable one."""
+        """Download blobs to the local store. Raises MissingBlob for the first unavailable blob."""
         wanted = self._local.missing(digests)
         try:
             for batch in self._batches(d for d in wanted if self._is_small(d)):
@@ -80,8 +80,8 @@ class Client:
             raise MissingBlob(digest)
 
     def publish(self, key: str, result: ActionResult, left: Callable[[int], None] = _ignore) -> None:
-        """Upload a result of the local store: first its blobs, then itself. Reports the first failure. `left` is called
-        with the number of remaining bytes."""
+        """Upload a result of the local store: first its blobs, then the result itself. Reports the first failure.
+        `left` is called with the number of remaining bytes."""
         with suppress(RemoteProblem, MissingBlob):
             action, described = action_of(key)
             made, trees = encode(result)
@@ -126,7 +126,7 @@ class Client:
         self._cache.close()
 
     def read_all(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        """Return blobs, checked, without missing ones. Raises RemoteProblem."""
+        """Return the checked blobs that the remote has. Raises RemoteProblem."""
         found: dict[Digest, bytes] = {}
         for batch in self._batches(d for d in set(digests) if self._is_small(d)):
             found |= self._read_batch(batch)
@@ -136,7 +136,7 @@ class Client:
         return found
 
     def _read_batch(self, batch: list[Digest]) -> dict[Digest, bytes]:
-        """Return blobs, checked, without missing ones."""
+        """Return the checked blobs that the remote has."""
         found = self.reading.call(lambda: self._cache.read_small(batch))
         for digest, data in found.items():
             if digest_bytes(data) != digest:

@@ -22,7 +22,7 @@ from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
 T = TypeVar("T")
 
-# Concurrent requests of a batch, since each blob is a request of its own.
+# Concurrent requests of a batch, because each blob is a separate request.
 _AT_ONCE = 8
 _BATCH = 16 << 20
 _PIECE = 256 << 10
@@ -130,7 +130,7 @@ class HttpCache:
         return self._request("HEAD", f"cas/{digest.hash}", there)
 
     def _get(self, path: str, size: int) -> bytes | None:
-        """Return the bytes at a path, or None; at most `size` + 1 bytes, so that a longer body shows."""
+        """Return the bytes at a path, or None; at most `size` + 1 bytes, so that a longer body is detected."""
 
         def take(answer: http.client.HTTPResponse) -> bytes | None:
             if answer.status == 404:

@@ -32,7 +32,7 @@ class Cache(Protocol):
         """Return the digests whose blobs are missing."""
 
     def read_small(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        """Return blobs, without missing ones."""
+        """Return blobs, without missing blobs."""
 
     def read(self, digest: Digest, sink: BinaryIO) -> None:
         """Write a blob's bytes from position sink.tell() on, never more than the digest's size. After a RemoteProblem

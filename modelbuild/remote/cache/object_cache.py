@@ -14,7 +14,7 @@ from modelbuild.remote.problems import RemoteProblem
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# Concurrent requests of a batch, since each blob is a request of its own.
+# Concurrent requests of a batch, because each blob is a separate request.
 _AT_ONCE = 8
 _BATCH = 16 << 20
 # A part of a big upload; object stores require at least 5 MiB and at most 10,000 parts.

@@ -13,15 +13,15 @@ from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# Blobs that are read as a whole (plans, reports, sources) are smaller; a larger one is not fetched.
+# Blobs that are read as a whole (plans, reports, sources) are smaller; a larger blob is not fetched.
 _MAX_READ = 256 << 20
 
 
 class RemoteStore:
     """Implements Store; see there.
 
-    The blobs of a remote result are fetched when they are read, or at once with download 'all'. An unavailable blob
-    raises MissingBlob then, as when the local cache loses one.
+    The blobs of a remote result are fetched when they are read, or at once with download 'all'. Reading an unavailable
+    blob raises MissingBlob, as when the local cache lost it.
     """
 
     def __init__(self, local: LocalStore, client: Client, settings: RemoteSettings, upload: bool) -> None:

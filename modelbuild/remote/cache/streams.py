@@ -13,7 +13,7 @@ from modelbuild.remote.problems import Kind, RemoteProblem
 
 # Compressor.Value.ZSTD
 ZSTD = 1
-# Smaller blobs are not worth a compressed stream. In bytes.
+# Bytes; smaller blobs are not worth a compressed stream.
 WORTH = 4 << 10
 # Resource names of plain and compressed blobs.
 KIND = {False: "blobs", True: "compressed-blobs/zstd"}
@@ -89,7 +89,7 @@ def unpack(data: bytes, size: int) -> bytes:
 
 
 class Upload:
-    """One blob's upload. All attempts use the same object, so that later ones can resume."""
+    """One blob's upload. All attempts use the same object, so that later attempts can resume."""
 
     def __init__(self, prefix: str, digest: Digest, packed: bool) -> None:
         self._name = f"{prefix}uploads/{uuid.uuid4()}/{KIND[packed]}/{digest.hash}/{digest.size}"

@@ -15,7 +15,7 @@ from modelbuild.store.codec import blobs_of
 # Uploads a result; calls its last argument with the number of remaining bytes.
 Publish: TypeAlias = Callable[[str, ActionResult, Callable[[int], None]], None]
 
-# One waits for a slow connection while the other reads the disk; more would slow down downloads.
+# One thread waits for a slow connection while the other reads the disk; more threads would slow down downloads.
 _THREADS = 2
 # Seconds until a wait is reported, and between reports.
 _REPORT = 1.0
@@ -57,7 +57,7 @@ class Uploads:
             next_report = time.monotonic() + _REPORT
 
     def drop(self) -> None:
-        """Start no more uploads. Those in progress fail when the connection is closed."""
+        """Start no more uploads. Uploads in progress fail when the connection is closed."""
         self._dropped = True
         for _ in range(_THREADS):
             self._waiting.put(None)

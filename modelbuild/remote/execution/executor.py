@@ -30,11 +30,11 @@ class RemoteExecutor:
     """Runs one action at a time for each calling thread. Raises RemoteProblem if the server, the connection or the
     worker fails, but not the action.
 
-    store        the build's store, which may have to fetch an input first; local: the one on this machine
+    store        the build's store, which may have to fetch an input first; `local` is the store on this machine
     client       blobs to and from the server's own CAS
     workers      their code and interpreter, and properties of every worker (see platform_properties.py)
     queue        reports actions that wait for a worker
-    leave        whether outputs may stay there: the store fetches those that are needed here
+    leave        whether outputs may stay there: the store fetches outputs that are needed here
     """
 
     def __init__(

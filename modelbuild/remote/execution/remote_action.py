@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ENTRY = "modelbuild.remote.execution.worker_entry"
 
-# Files of the worker entry, besides the step's outputs.
+# Files of the worker entry, in addition to the step's outputs.
 REPORTS = ("report", "ended", "stdout", "stderr")
 # Some workers make the input root their "/", and then the sandbox could not distinguish it from the machine.
 _WORKING = "action"
@@ -91,7 +91,7 @@ def describe(request: ActionRequest, workers: Workers) -> RemoteAction:
     files["order.json"] = FileEntry(_add(json.dumps(_order(request, sent), sort_keys=True).encode(), blobs))
     tree = Tree(tuple(sorted((f"{_WORKING}/{path}", entry) for path, entry in files.items())))
     root = keep(directory(tree, blobs), blobs)
-    options = ["-S"] if sent else []  # without the packages beside the worker's Python
+    options = ["-S"] if sent else []  # without the packages of the worker's Python
     command = message("Command")(
         working_directory=_WORKING,
         arguments=[there or workers.python, *options, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],

@@ -17,8 +17,8 @@ from modelbuild.remote.token import AccessToken
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# The stream of an action may be silent while it runs. So it is reopened after this many seconds, and the server gets a
-# request that it has to answer.
+# The stream of an action may be silent while it runs. Therefore it is reopened after this many seconds, and the server
+# must answer a request.
 _STREAM = 60.0
 # Times that a stream may break without any progress before the server counts as down.
 _BREAKS = 4
@@ -73,7 +73,7 @@ class Execution:
         self._channel.close()
 
     def _follow(self, action: Digest, fresh: bool, name: str, on_stage: Callable[[int], None]) -> Any:
-        """Return the finished operation. Raises _Broken when the stream ends before."""
+        """Return the finished operation. Raises _Broken when the stream ends earlier."""
         moved = False
         call = None
         try:

@@ -1,4 +1,4 @@
-"""The files of a toolchain that a remote worker gets with an action: those of the distributions in its key."""
+"""The files of a toolchain that a remote worker gets with an action: the files of the distributions in its key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelbuild.store.digests import digest_file
 # The folder of the files in an action's input root.
 FOLDER = "toolchain"
 
-# A file by its path in FOLDER: its content, and where it is on this machine.
+# A file by its path in FOLDER: its content, and its path on this machine.
 Files = Mapping[str, tuple[FileEntry, Path]]
 
 _lock = threading.Lock()
@@ -57,7 +57,7 @@ def _entries(folder: Path, rows: Iterator[list[str]]) -> Iterator[tuple[str, tup
         try:
             status = os.stat(file)
         except FileNotFoundError:
-            continue  # RECORD may list files that an installer leaves out
+            continue  # RECORD may list files that an installer skips
         listed = digest.removeprefix("sha256=") if digest.startswith("sha256=") else ""
         if listed and size.isdigit() and int(size) == status.st_size:
             # Environments are read-only to actions, and `cache verify` compares them with RECORD.

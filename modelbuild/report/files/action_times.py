@@ -1,4 +1,4 @@
-"""When each action of a build ran, from the build's events; the critical path, and the starts of workers."""
+"""The times of a build's actions, from the build's events; the critical path, and the starts of workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Timed = TypeVar("_Timed", CacheUsed, WorkerReady)
 
 
 class ActionTimes:
-    """Collects events. Not thread-safe. Times are those of the events."""
+    """Collects events. Not thread-safe. Times come from the events."""
 
     def __init__(self) -> None:
         self.actions: dict[str, ActionFinished] = {}
@@ -37,7 +37,7 @@ class ActionTimes:
         """Return the times at which a worker began and ended an action that ran."""
         # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
-        # The end of a wait may come late too.
+        # The end of a wait may also come late.
         latest = min(event.at, self._nexts().get(event.id, event.at)) - event.seconds
         began = max(start, min(self._waits.get(event.id, start), latest))
         return began, event.at if event.status == "failed" else began + event.seconds
@@ -50,7 +50,7 @@ class ActionTimes:
         for action in critical_path(self.actions):
             began, ended = self.span(action)
             awaited = [ready for ready in self.ready if self._waited(action, ready)]
-            if awaited:  # other workers may have started meanwhile: the last one ended the wait
+            if awaited:  # other workers may have started meanwhile: the last worker ended the wait
                 ready = max(awaited, key=lambda each: each.at)
                 path.append((ready, min(began, max(end, ready.at - ready.seconds)), min(ready.at, began)))
             path.append((action, began, ended))
@@ -58,7 +58,7 @@ class ActionTimes:
         return path
 
     def _nexts(self) -> dict[str, float]:
-        """Return the time at which the worker of each action began its next one."""
+        """Return the time at which the worker of each action began its next action."""
         if self._next is None:
             ran = [event for event in self.actions.values() if event.status != "cached" and event.id in self._starts]
             ran.sort(key=lambda event: (event.worker, self._starts[event.id]))
@@ -87,7 +87,7 @@ def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]
 
 
 def lanes(events: Iterable[_Timed]) -> list[list[_Timed]]:
-    """Return the fewest rows in which overlapping events are in different ones."""
+    """Return the events in as few rows as possible, so that no events in a row overlap."""
     found: list[list[_Timed]] = []
     for each in sorted(events, key=lambda event: event.at - event.seconds):
         free = (lane for lane in found if lane[-1].at <= each.at - each.seconds)

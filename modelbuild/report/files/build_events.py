@@ -39,7 +39,7 @@ class BuildEvents:
             self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        with suppress(OSError, ValueError):  # a full disk, or closed: must not fail the build
+        with suppress(OSError, ValueError):  # a full disk or a closed file must not fail the build
             self._file.write(json.dumps(line, default=_plain) + "\n")
             self._file.flush()
 

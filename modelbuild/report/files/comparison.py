@@ -1,4 +1,4 @@
-"""Sizes and latencies of a build's targets, beside earlier values."""
+"""Sizes and latencies of a build's targets, compared with earlier values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelbuild.ids import TargetId
 Before: TypeAlias = Callable[[str, str], float | None]
 Earlier: TypeAlias = Callable[[str, str], Sequence[float]]
 
-# The measures that people look at, by name.
+# The measures that reports show, by name.
 SHOWN = {
     "bytes": "size (bytes)",
     "latency_ms": "latency (ms)",
@@ -27,7 +27,7 @@ _ON_DEVICES = ("latency_ms", "latency_p95_ms", "peak_memory")  # or the beginnin
 
 
 def titles_of(names: Collection[str]) -> dict[str, str]:
-    """Return the names of measures that people look at, with their titles."""
+    """Return the names of measures that reports show, with their titles."""
     methods = [name.removeprefix(LATENCY_OF) for name in names if name.startswith(LATENCY_OF)]
     found = {name: title for name, title in SHOWN.items() if name in names}
     return found | {f"{LATENCY_OF}{method}": f"latency of {method} (ms)" for method in methods}
@@ -35,12 +35,12 @@ def titles_of(names: Collection[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value and that of the base, or None.
+    """A value and the base's value, or None.
 
     title   the measure's name for people
     change  the difference relative to the base, such as `+1.2%`, or ''
-    unsure  why the change may be none, or ''
-    device  label of the device that it was measured on; '' for one of this machine, and for what no device decides
+    unsure  why the change may be noise, or ''
+    device  label of the device that it was measured on; '' if measured on this machine, or independent of a device
     """
 
     subject: str
@@ -53,7 +53,7 @@ class Measure:
 
     @property
     def growth(self) -> float:
-        """The change, where it is none of those that may be none: 0.5 for half as much again."""
+        """The relative change (0.5: half as much again), or 0 if it is uncertain."""
         return (self.now - self.before) / self.before if self.before and self.change and not self.unsure else 0.0
 
 
@@ -86,7 +86,7 @@ class Comparison:
         return self._values.setdefault(TargetId.of(event.label, event.config), {})
 
     def measures(self) -> Iterator[Measure]:
-        """Yield the measures that people look at."""
+        """Yield the measures that reports show."""
         for subject, values in self._values.items():
             for name, title in titles_of(values).items():
                 yield self._measure(subject, name, title, values[name])

@@ -1,4 +1,4 @@
-"""Failures as GitHub's workflow commands, which annotate the line at fault."""
+"""Failures as GitHub's workflow commands, which annotate the failing line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GitHubAnnotations:
                     self._write("notice", "", "modelbuild", event.text)
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def _write(self, level: str, place: str, title: str, message: str) -> None:
         members = {}

@@ -17,7 +17,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 class JUnit:
     """Collects events; close() writes the file. Each test target is a test suite, and the failed actions are another
-    one."""
+    test suite."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -55,7 +55,7 @@ class JUnit:
     def _test(self, test: TestFinished) -> None:
         cases = [(case.name, case.status, case.seconds, case.message, case.place) for case in test.cases]
         if not cases or (test.status == "failed" and all(status != "failed" for _, status, *_ in cases)):
-            # A result that no case shows: the test was aborted, or a skip counts as a failure.
+            # No case shows this result: the test was aborted, or a skip counts as a failure.
             cases.append((test.label, test.status, test.seconds, test.reason, ""))
         suite = self._suite(test.label, [(status, seconds) for _, status, seconds, _, _ in cases])
         for name, status, seconds, message, place in cases:

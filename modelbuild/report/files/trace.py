@@ -1,9 +1,8 @@
 """A build as a Chrome trace, for Perfetto and chrome://tracing.
 
-One track for the command's phases, one for the starts of workers, one per worker with actions and the parts of their
-work, one for results found in a cache, some for lookups and stores, and one for the critical path: the chain of
-dependent actions that is a lower bound of the build's duration, with the starts of workers that its
-actions waited for.
+The tracks are: the command's phases, the starts of workers, each worker with its actions and the parts of their work,
+results found in a cache, lookups and stores, and the critical path. The critical path is the chain of dependent actions
+that is a lower bound of the build's duration, with the starts of workers that its actions waited for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the page: the files of template/ and the data in one HTML file, which needs no other."""
+"""Write the page: the files of template/ and the data in one HTML file, which needs no other file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 VERSION = 1
 
-# Bytes of a path or an argument that are not UTF-8. Shown as escapes: some browsers end at such a text.
+# Bytes of a path or an argument that are not UTF-8. They are escaped, because some browsers stop at such text.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 _TEMPLATE = Path(__file__).parent / "template"
@@ -24,7 +24,7 @@ def render(data: Mapping[str, Any]) -> str:
     """Return the page. `data` has a `title`, and `build` or `programs`, and the `profile` of one program."""
     style = (_TEMPLATE / "page.css").read_text("utf-8")
     script = "".join((_TEMPLATE / name).read_text("utf-8") for name in _SCRIPTS)
-    # No text of the data can end the element that contains it, and no other script than this one runs.
+    # No text of the data can end the element that contains it, and no other script runs.
     text = json.dumps({"version": VERSION, **data}, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     text = _NO_CHARACTER.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -30,7 +30,7 @@ def program(path: Path, blobs: Blobs) -> dict[str, Any]:
 
 
 def described(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of a program with its stages, in place of its calls."""
+    """Return the facts of a program, with its stages instead of its calls."""
     found = add_stages(facts)
     for method in found["methods"]:
         del method["calls"]

@@ -26,11 +26,11 @@ class About:
     """The facts of a build that its events do not have.
 
     command    the command line
-    commit     of the workspace, if known; `changed` if its files differ from it
-    reasons    returns the reason for each action, by id, as far as the history has it
+    commit     of the workspace, if known; `changed` if the workspace's files differ from the commit
+    reasons    returns the reason for each action in the history, by id
     programs   returns the programs among the outputs of targets
     time       the start of the command, in seconds since 1970
-    timed      whether the times of events are those of the build
+    timed      whether the times of events are the times of the build
     """
 
     workspace: str
@@ -57,7 +57,7 @@ class Page:
         self._notices: list[str] = []
         self._jobs = 0
         self._written = False
-        with path.open("a"):  # a file that cannot be written is an error before the build
+        with path.open("a"):  # report an unwritable file before the build
             pass
 
     def emit(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The last build again, as events: from the history and the output tree, without running anything."""
+"""The events of the last build, from the history and the output tree, without running anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def replay(
 
     verdicts   on its actions, makers first
     built      ids of the targets that it built, with the configuration's folder
-    estimates  seconds of actions, which those in the cache saved
+    estimates  seconds of actions; a cached action saves its seconds
     devices    the device on which each test ran, by its id
     """
     yield BuildStarted((), len(verdicts))

@@ -27,7 +27,7 @@ _TYPES = {
 
 
 def cyclonedx_bytes(inventory: Inventory) -> bytes:
-    """Return the bill as JSON text that depends on the inventory alone."""
+    """Return the bill of materials as JSON text that depends only on the inventory."""
     tool = Component(type=ComponentType.APPLICATION, name="modelbuild", version=modelbuild.__version__, bom_ref="tool")
     root = Component(type=ComponentType.APPLICATION, name=inventory.target, bom_ref="target")
     root.components.update(
@@ -71,7 +71,7 @@ def _component(item: Item) -> Component:
 
 
 def _properties(item: Item) -> Iterator[tuple[str, str]]:
-    if item.kind != "model":  # a model's are in its card
+    if item.kind != "model":  # a model's facts are in its card
         yield from item.properties.items()
     if len(item.files) > 1:
         yield from ((f"sha256:{path}", sha256) for path, sha256 in item.files.items())

@@ -20,8 +20,8 @@ Kind = Literal["library", "data", "model", "file", "package"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a bill: see modelbuild.api.Component. A `package` decided the bytes, but is not in them; a `file` is
-    a source or a download."""
+    """One line of a bill of materials: see modelbuild.api.Component. A `package` decided the bytes, but is not in them;
+    a `file` is a source or a download."""
 
     kind: Kind
     name: str
@@ -37,7 +37,7 @@ class Item:
 
     @property
     def ref(self) -> str:
-        """A name that is unique in the bill."""
+        """A name that is unique in the bill of materials."""
         return f"{self.kind}:{self.name}" + (f"@{self.version}" if self.version else "")
 
 
@@ -54,8 +54,8 @@ class Inventory:
 
 
 def make_inventory(evidence: Evidence) -> Inventory:
-    """Return the inventory of a target. Its time is SOURCE_DATE_EPOCH, or else that of the commit. Raises UsageError
-    for a SOURCE_DATE_EPOCH that is not a number."""
+    """Return the inventory of a target. Its time is SOURCE_DATE_EPOCH, or else the commit's time. Raises UsageError for
+    a SOURCE_DATE_EPOCH that is not a number."""
     return inventory_of(evidence.label, evidence.outputs, _items(evidence), _time(evidence))
 
 
@@ -68,7 +68,7 @@ def inventory_of(target: str, outputs: Mapping[str, str], items: Iterable[Item],
 
 
 def set_of(items: Iterable[Item]) -> list[Item]:
-    """Return the items, the first of those with the same ref."""
+    """Return the items, only the first item of each ref."""
     found: dict[str, Item] = {}
     for item in items:
         found.setdefault(item.ref, item)
@@ -76,7 +76,7 @@ def set_of(items: Iterable[Item]) -> list[Item]:
 
 
 def spdx_expression(text: str) -> str:
-    """Return a licence as a canonical SPDX expression; '' if it is none."""
+    """Return a licence as a canonical SPDX expression; '' if it is not an SPDX expression."""
     try:
         return canonicalize_license_expression(text) if text else ""
     except InvalidLicenseExpression:

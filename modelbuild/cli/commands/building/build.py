@@ -52,7 +52,7 @@ def command(
 
             return in_session(workspace, request, reporter, lambda each: each.preview(each.make_plan().targets))
         result = build(workspace, request, reporter)
-    # A file of patterns may change, which a saved command would not notice.
+    # A saved command would not notice a change of the pattern file.
     if result.code == ExitCode.OK and not request.display.json and not recorded.wanted and not found.places:
         record = Snapshot.of(workspace, request.identity()).path
         save_command(settings.arguments, record, QUIET if request.display.quiet else show)

@@ -77,7 +77,7 @@ def _build(
     recorded: Recording,
     before: Side | None,
 ) -> tuple[ExitCode, Side]:
-    """Build and test in a toolchain, in recorded files beside the results of an earlier build."""
+    """Build and test in a toolchain; recorded files compare the results with `before`."""
 
     request = make_request(workspace, settings.directory, labels, replace(flags, toolchain=toolchain))
     request = request.with_outputs_here()

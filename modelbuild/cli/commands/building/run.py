@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _MOST_RUNS = 1_000_000
 
-# ExecuTorch's libraries print lines of this kind about the processor on stderr, for any program.
+# ExecuTorch's libraries print such lines about the processor on stderr, for any program.
 _NOISE = b"[cpuinfo_utils.cpp:"
 
 
@@ -94,10 +94,10 @@ class Run:
     inputs         NAME=FILE of each input
     output_dir     the folder for the outputs; None to write none
     output_format  npy or json
-    method         its name; None for the only one, or forward
-    repeat         number of measured runs, after `warmup` others
+    method         its name; None for the only method, or `forward`
+    repeat         number of measured runs, after `warmup` unmeasured runs
     on             the label of the device to run on; None for this machine
-    program        the name of the bundle's program; None for the only one
+    program        the name of the bundle's program; None for the only program
     profiled       record the time of each instruction, and write it to `profile_outputs`
     """
 
@@ -130,7 +130,7 @@ class Run:
 
     def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
         """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
-        # A program's kernel libraries are beside it.
+        # A program's kernel libraries are in the program's folder.
         arguments = [str(program), "--plugin-dir", str(program.parent)]
         arguments += [] if self.method is None else ["--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]
@@ -240,7 +240,7 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
 
 
 def _run(label: Label, command: list[str], folder: Path) -> ExitCode:
-    """Run the program in a separate process, so that torch stays out of this one and a crash is reported."""
+    """Run the program in a separate process, so that this process does not import torch and can report a crash."""
 
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

@@ -64,7 +64,7 @@ def command(
     reporter = make_reporter(
         quiet=display.quiet, as_json=display.json, history=workspace.config.cache_dir, show=display.outputs
     )
-    # What a record lacks is printed by neither.
+    # Neither prints values that a record lacks.
     unchanged = not (display.json or recorded.wanted or tests.output == "all")
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:
         return run_tests(workspace, request, tests, reporter, seen=seen, acts=targeted.acts, unchanged=unchanged)

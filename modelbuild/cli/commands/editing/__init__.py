@@ -1,1 +1,1 @@
-"""Commands for those who write BUILD files: new workspaces and targets, formatting, help."""
+"""Commands for authors of BUILD files: new workspaces and targets, formatting, help."""

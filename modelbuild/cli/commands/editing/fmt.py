@@ -57,7 +57,7 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
 
 def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) -> Iterator[str]:
     """Yield the BUILD files that patterns and paths name, relative to the workspace. Raises UsageError for a pattern or
-    path without any."""
+    path without BUILD files."""
 
     root = os.path.realpath(loader.workspace.root)
     for text in patterns:
@@ -81,7 +81,7 @@ def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) 
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file's new content beside it, and put it in its place."""
+    """Write a file's new content to a temporary file next to it, and replace the file."""
 
     real = Path(os.path.realpath(path))
     with tempfile.NamedTemporaryFile(dir=real.parent, prefix=f".{real.name}.", delete=False) as file:

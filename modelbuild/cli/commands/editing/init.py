@@ -74,7 +74,7 @@ def _check_folder(folder: Path, shown: Path) -> None:
 
 
 def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
-    """Write the files; return their names. Raises UsageError if one of them exists: then nothing is written."""
+    """Write the files; return their names. Raises UsageError, and writes nothing, if a file exists."""
 
     texts = {WORKSPACE_FILE: _WORKSPACE, **starter.files, ".taplo.toml": _TAPLO, "build.schema.json": _schema()}
     if not (folder / ".gitignore").exists():
@@ -93,7 +93,7 @@ def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
                     file.write(texts[name].encode())
         for name, source in copies.items():
             shutil.copyfile(source, folder / name)
-    except BaseException:  # a full disk, for example: the next attempt finds none of the files
+    except BaseException:  # for example a full disk: the next attempt must find none of the files
         for path in made:
             path.unlink(missing_ok=True)
         raise

@@ -71,8 +71,8 @@ def _check_new(loader: Loader, label: Label, file: Path) -> None:
 
 
 def _append(file: Path, text: str) -> None:
-    """Append a target to a BUILD file, which is made if there is none. Raises UsageError if the file declares the
-    targets of this rule in a way that nothing can be appended to."""
+    """Append a target to a BUILD file, which is created if it is missing. Raises UsageError if the file declares the
+    targets of this rule in a form that cannot be appended to."""
 
     before = file.read_bytes() if file.exists() else b""
     after = before.decode("utf-8-sig").replace("\r\n", "\n")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
     from modelbuild.store.local import LocalStore
 
-# Of the JSON of each command.
+# Version of the JSON of each command.
 VERSION = 1
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -104,7 +104,7 @@ def verify(settings: Settings, as_json: bool) -> int:
 
 
 def collect(store: LocalStore) -> Collected:
-    """Evict and delete unreferenced files. Raises EnvironmentProblem when that is not possible now."""
+    """Evict and delete unreferenced files. Raises EnvironmentProblem while that is impossible."""
 
     if store.read_only:
         raise EnvironmentProblem(f"{store.directory} is read-only: nothing can be deleted")

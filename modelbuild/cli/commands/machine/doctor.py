@@ -88,8 +88,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
-    """Yield the findings of the packages that steps import: of toolchains, and beside modelbuild unless the workspace
-    names a toolchain."""
+    """Yield the findings of the packages that steps import: in toolchains, and in modelbuild's own Python unless the
+    workspace names a toolchain."""
 
     backends = list(_backends(rules))
     if workspace.config.toolchain is None:
@@ -103,7 +103,7 @@ def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
 
 
 def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> Iterator[Finding]:
-    """Yield the findings of a device: of a label, or of an address, whose architecture is then not compared."""
+    """Yield the findings of a device: given its label, or its address, without comparing architectures."""
 
     if on.partition(":")[0] in KINDS:
         if runners:

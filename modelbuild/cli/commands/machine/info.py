@@ -57,7 +57,7 @@ def command(settings: Settings, key: str | None, as_json: bool) -> None:
 
 
 def gather(workspace: Workspace) -> dict[str, Any]:
-    """Every fact by its key: JSON values, sizes in bytes."""
+    """Every fact by its name: JSON values, sizes in bytes."""
 
     config = workspace.config
     jobs = config.jobs or len(os.sched_getaffinity(0))
@@ -109,8 +109,8 @@ def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
 
 
 def _tools(rules: Rules | None) -> dict[str, str]:
-    """Return the versions of the installed distributions that a backend or another extension names; only the built-in
-    ones' if a rule package does not load."""
+    """Return the versions of the installed distributions that a backend or another extension names; only by built-in
+    extensions if a rule package does not load."""
 
     extensions = (rules or load_rules(Path(), ())).extensions.values()
     found = {}

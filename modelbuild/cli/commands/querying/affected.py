@@ -53,8 +53,8 @@ _OPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class AffectedListing:
-    """The form of a list of targets: label, json or github-matrix, of at most `jobs` jobs. Jobs shorter than `least`
-    seconds are filled first."""
+    """The format of a list of targets: label, json, or github-matrix with at most `jobs` jobs. Jobs shorter than
+    `least` seconds are filled first."""
 
     form: str
     jobs: int

@@ -17,7 +17,7 @@ from modelbuild.query.output import render
 from modelbuild.query.target_world import TargetWorld
 from modelbuild.workspace.workspace import find_root, load_workspace
 
-# See modelbuild.query.output, and modelbuild.query.listing for those of targets only.
+# See modelbuild.query.output; modelbuild.query.listing has the formats for targets only.
 GRAPHS = ("label", "json", "graph", "dot")
 FORMATS = (*GRAPHS, "build", "files", "location")
 

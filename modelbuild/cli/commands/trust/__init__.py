@@ -1,1 +1,1 @@
-"""Commands that state and verify what built targets are made of."""
+"""Commands that document and verify the contents of built targets."""
