@@ -144,8 +144,8 @@ def _programs(ctx: Context[RuntimeBundleAttrs]) -> dict[str, Program]:
 
 
 def _device(ctx: Context[RuntimeBundleAttrs], programs: Mapping[str, Program]) -> DeviceTarget | None:
-    """Return the bundle's device; None if neither the bundle nor a program has one. Raises LoadingError for a device
-    that a program is not compiled for."""
+    """Return the bundle's device; None if neither the bundle nor a program has a device. Raises LoadingError for a
+    device that a program is not compiled for."""
     own = {name: each.device for name, each in programs.items() if each.device is not None}
     if ctx.attrs.device is not None:
         device, whose = ctx.device(DeviceTarget), "the bundle's device"

@@ -50,7 +50,7 @@ sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
 def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     for index, url in enumerate(attrs.urls):
-        if has_user(url):  # # The build prints, records and attests addresses.
+        if has_user(url):  # The build prints, records and attests addresses.
             message = "an address contains a user name or a password; expected it in a .netrc file (variable NETRC)"
             raise ctx.error(("urls", index), message)
         if url.startswith(SCHEME):

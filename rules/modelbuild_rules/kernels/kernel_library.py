@@ -84,7 +84,7 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
         description=f"describe the operators of {name}",
     )["operators"]
     library = KernelLibrary(name, operators, eager, described, srcs, ctx.files(attrs.headers), attrs.requires)
-    # # Programs compile the library for their devices. This action compiles it for the machine of the build, for a
+    # Programs compile the library for their devices. This action compiles it for the machine of the build, for a
     # build of the library alone.
     target = target_of(os.uname().machine)
     (needed,) = declare_prerequisites(ctx, [cpp_runtime(target)])

@@ -149,7 +149,7 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
             f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(interface.inputs) if each.file
         }
         model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.exported), kernels)
-        # # In eager mode, only a function that prepares the module gets example inputs.
+        # In eager mode, only a function that prepares the module gets example inputs.
         eager = inputs | examples if attrs.prepare else inputs
         methods[method] = ModelMethod(model, EagerMethod(eager, params, tools, examples))
     exported = {method: each.exported for method, each in methods.items()}

@@ -126,7 +126,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     shares = len(set(modules.values())) < len(modules)
     libraries = tuple(dict.fromkeys(each for model in models.values() for each in model.kernels))
     backends, kernels = _for_device(ctx, stacks, facts, libraries)
-    # # A part that was compiled elsewhere does not run here.
+    # A part that was compiled elsewhere does not run here.
     runs = {
         name: ctx.attrs.verify and not parts and not all(entry.backend.runs_here for entry in stack)
         for name, stack in stacks.items()

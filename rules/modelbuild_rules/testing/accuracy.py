@@ -25,7 +25,7 @@ class AccuracyMetric(Attrs):
 
     label: str | None = None
     """Name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes. With
-    "wer": words, as integers; negative integers are ignored."""
+    "wer": words, as integers; negative integers are not words."""
 
     measure: Literal["cosine", "max_error", "map", "wer"] | None = None
     """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference. With `label`:

@@ -57,7 +57,7 @@ class CaseStep(Attrs):
     """Calls of one method. Each input comes from a file, an output, a count, or the generator."""
 
     method: str | None = None
-    """The program's method; by default the test's `method`."""
+    """The program's method; by default the test's method."""
 
     calls: int = Field(default=1, ge=1, le=1000)
     """Number of successive calls."""

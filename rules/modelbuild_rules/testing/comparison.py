@@ -65,9 +65,9 @@ class Metric(Attrs):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What steps that run the program compare.
+    """Inputs and parameters of the steps that run and compare the program.
 
-    inputs    the model's files, the cases', the program's and the metrics' Python files (`metric_srcs`)
+    inputs    files of the model, cases and program, and the metrics' Python files (`metric_srcs`)
     params    the methods, the cases, the tolerances and the metrics
     accuracy  the metrics over a dataset
     """
@@ -78,7 +78,7 @@ class Comparison:
 
     @property
     def selected(self) -> bool:
-        """Return whether a filter selects some of the cases. A part of the cases cannot be measured as a whole."""
+        """Return whether a filter selects some of the cases. Measurements are then incomplete."""
         return "filter" in self.params
 
 

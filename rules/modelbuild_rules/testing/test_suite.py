@@ -11,7 +11,7 @@ from modelbuild.api import Attrs, Context, Dep, Files, Provider, rule
 
 @dataclass(frozen=True, slots=True)
 class Suite(Provider):
-    """Labels (`//package:name`) of a suite's targets, each once, with nested suites expanded."""
+    """Labels (`//package:name`) of a suite's targets, without duplicates, with nested suites expanded."""
 
     tests: tuple[str, ...]
 

@@ -54,7 +54,7 @@ class Cuda(Attrs):
     """Precision of float32 products and convolutions: fp32, or TF32 (faster, 10-bit fraction)."""
 
     min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
-    """Minimum number of operators in a library. The code of each library has about a megabyte."""
+    """Minimum number of operators in a library. Each library has about a megabyte of code."""
 
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""

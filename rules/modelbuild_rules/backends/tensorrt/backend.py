@@ -142,7 +142,8 @@ class TensorrtBackend(Backend):
             **own,
             "fallback_data_dependent_ops": _falls_back(own["flavour"], given),
             "target_device": f"cuda:{_gpu(attributes, facts)}",
-            # The engine's settings count only if the partition step builds engines to find those that fail.
+            # The engine's settings decide the partition step only if the step builds engines to find partitions that
+            # fail.
             "engine": self.compile_attributes(attributes, facts) if on_failure == "fallback" else None,
         }
 

@@ -184,7 +184,7 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     return Model({FORWARD: ModelMethod(model)}), module, Files((model.signature,)), origin, contents
 
 
-# # Attributes that are not parameters of the step.
+# Attributes that are not parameters of the step.
 _UNKEYED: Any = {"plan": True, "license": True, "source": True, "inputs": {"__all__": {"range"}}}
 
 _CHECKED = ("plan", "version", "compute_capabilities")

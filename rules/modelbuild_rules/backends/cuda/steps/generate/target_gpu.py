@@ -249,7 +249,8 @@ def target_gpu(
         replace(triton.runtime.driver, "_active", _driver(gpu, launched))
         replace(triton.knobs.compilation, "disable_line_info", not LINE_NUMBERS)
         if precision == "fp32":
-            # Each product of float32 as three of TF32, on tensor cores; otherwise without them, which is far slower.
+            # Computes each float32 product as three TF32 products on tensor cores; without tensor cores it is far
+            # slower.
             replace(triton.knobs.language, "fp32_default", "tf32x3")
         # Otherwise torch searches the machine's CUDA for it.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"

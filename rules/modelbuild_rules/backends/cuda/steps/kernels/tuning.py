@@ -47,7 +47,7 @@ class Tuning:
     """A tuning file, and the choices of one partition.
 
     found    the file's entries, by identity
-    tuned    choices that the file decided; `by_cost` are those that it lacks, by identity
+    tuned    choices that the file decided; `by_cost` are choices that it lacks, by identity
     """
 
     found: Mapping[str, Entry] = field(default_factory=dict)
