@@ -60,7 +60,7 @@ class PteTestAttrs(TestAttrs):
 
     on_device: bool = False
     """Run the program in a bundle, with the C++ runtime, on the device: through `runners` of the `device_target`, or
-    `--runner`. If no device is reachable, the test is skipped."""
+    `--runner`. If no device is reachable, the test is not run."""
 
     cases: tuple[TestCase, ...] = Field(min_length=1)
     """The cases: inputs of the program and the model."""

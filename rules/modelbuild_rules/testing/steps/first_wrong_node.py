@@ -7,7 +7,7 @@ with its nodes' results as outputs. Expected values come from the exported progr
 Inputs   those of testing/steps/pte_test.py, and
          reference.<method>.program, .weights, .debug   of the model that the test compares with
          lowered.<method>.program, .weights             of the model that the method was made from
-         backend.<method>.<number>.<name>               inputs of a compile step besides the partition
+         backend.<method>.<number>.<name>               additional inputs of a compile step
 Params   those of testing/steps/pte_test.py, and
          backends                               [LoweredBackend of program/documents.py] by method
          modules                                the number of the program's module by method; methods with the same

@@ -42,7 +42,7 @@ class Float8Observer(ObserverBase):
     def calculate_qparams(self) -> torch.Tensor:
         """Return the scale."""
         scale = self.greatest / torch.finfo(_TYPE).max
-        return torch.where(scale > 0, scale, torch.ones_like(scale))  # a tensor of zeros, or a tensor that was never observed
+        return torch.where(scale > 0, scale, torch.ones_like(scale))  # zeros, or never observed
 
     def convert(self, model: torch.fx.GraphModule, node: torch.fx.Node) -> None:
         """Replace the observer's node: store a parameter as 8-bit numbers, and quantize other tensors in the graph."""

@@ -19,8 +19,8 @@ JUMPS = frozenset(
         *("sign", "trunc", "unique_consecutive", "unique_dim"),
     }
 )
-"""Operators whose results jump when their inputs change by a rounding error: argmax, nms, comparisons, the indices of
-topk and sort. Operators that return integers or booleans for floating-point numbers jump too and are not listed."""
+"""Operators whose results jump when their inputs change by a rounding error. Operators that return integers or booleans
+for floating-point numbers (argmax, nms, comparisons, the indices of topk and sort) jump too, and are not listed."""
 
 _QUANTIZED = ("quantize_per_tensor", "quantize_per_channel", "quantize_affine", "choose_qparams", "quantize_per_token")
 

@@ -20,7 +20,7 @@ def default_tolerance(dtype: str) -> float:
 
 def top_agreement(found: np.ndarray, wanted: np.ndarray, count: int) -> float:
     """Return the fraction of the `count` largest elements of each row whose indices both arrays share. Rows are along
-    the last dimension. Of integers, which are such indices, the first `count` of each row are compared."""
+    the last dimension. In arrays of integers, which are indices, the first `count` of each row are compared."""
     if found.shape != wanted.shape:
         return 0.0
     one, other = (_top(array.reshape(-1, array.shape[-1] if array.ndim else 1), count) for array in (found, wanted))
