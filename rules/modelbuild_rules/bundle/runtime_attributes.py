@@ -28,8 +28,8 @@ class Runtime(Attrs):
     of `pip install 'modelbuild[runtime]'`."""
 
     libraries: tuple[VendorLibrary, ...] = ()
-    """Libraries that the programs need and that are not part of the runtime: TensorRT's. Without them, the machine that
-    runs the programs must have them."""
+    """Libraries that the programs need and the runtime lacks: TensorRT's. Without them, the machine that runs the
+    programs must have them."""
 
 
 def runtime_inputs(ctx: Context[Any], runtime: Runtime) -> dict[str, Artifact]:

@@ -41,8 +41,8 @@ class RuntimeBundleAttrs(Attrs):
     renamed: ClassVar[Mapping[str, str]] = {"programs": "program", "libraries": "runtime.libraries"}
 
     program: _Program | dict[Annotated[str, AfterValidator(_program_name)], _Program]
-    """A `pte_program`, or a table of several by their names in the bundle. With `external_weights`, the bundle has one
-    file of weights for all programs, which contains equal weights once."""
+    """A `pte_program`, or a table of several by their names in the bundle. Programs with `external_weights` share one
+    file of weights in the bundle, which contains equal weights once."""
 
     runtime: Runtime = Runtime()
     """The C++ runtime. The manifest lists libraries that the device must have."""

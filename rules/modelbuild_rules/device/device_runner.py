@@ -75,8 +75,8 @@ class DeviceRunnerAttrs(Attrs):
     `.cache/modelbuild-device`."""
 
     store_size: Size | None = None
-    """Maximum size of the files to keep on the device, such as "2 GiB"; by default 8 GiB. The least recently used files
-    are deleted first."""
+    """Maximum size of files kept on the device, such as "2 GiB"; by default 8 GiB. The least recently used files are
+    deleted first."""
 
 
 EXAMPLE = """

@@ -191,7 +191,7 @@ class Comparison(TypedDict):
 
 
 class RecordedCalls(TypedDict):
-    """calls.json: calls of a module, whose tensors are in the file beside it."""
+    """calls.json: calls of a module, whose tensors are in the file next to it."""
 
     version: int
     calls: Sequence[str]

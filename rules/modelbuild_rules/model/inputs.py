@@ -71,7 +71,7 @@ MethodName = Annotated[str, AfterValidator(_method_name)]
 
 
 class Method(Attrs):
-    """A method of a module. `forward` alone has these attributes in the model itself."""
+    """A method of a module. A model without `methods` has these attributes itself."""
 
     inputs: tuple[ModelInput, ...] = Field(min_length=1)
     """The method's inputs, in order; without `call` also its arguments, by position."""

@@ -1,4 +1,4 @@
-"""The methods of models: a model whose inputs are declared without methods has one, `forward`."""
+"""The methods of models. A model whose inputs are declared without methods has the method `forward`."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def by_method(given: T | Mapping[str, T] | None, method: str) -> T | None:
 
 
 def place_of(attribute: str, given: Any, method: str) -> Place:
-    """Return the place of a method's value of such an attribute."""
+    """Return the place of a method's value of an attribute."""
     return (attribute, method) if isinstance(given, Mapping) and method in given else (attribute,)

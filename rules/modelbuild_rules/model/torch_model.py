@@ -59,19 +59,18 @@ class TorchModelAttrs(OriginAttrs):
     """A file of torch.export.save (`.pt2`) or torch.jit.save, instead of `entry`."""
 
     srcs: Sources = ()
-    """Additional Python files of the module: from other packages, or without an import statement that names them. Not
-    needed for the file of `entry` and the package's files that it imports by workspace path or, within one folder, by
-    name."""
+    """Additional Python files of the module: from other packages, or named by no import statement. The file of `entry`
+    and the package's files that it imports by workspace path or, within one folder, by name are included already."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the entry."""
 
     prepare: Entry | None = None
     """`file.py:name` of a function that is called with the module and example arguments before weights are loaded, for
-    example to run a module with lazy parameters once. It may return another module."""
+    example to run lazy parameters once. It may return another module."""
 
     weights: Source | dict[str, Source] | None = None
-    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of these files by submodule."""
+    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of files by submodule."""
 
     allow_missing: bool = False
     """Let parameters that no weights file contains keep their initial values, which depend on `seed`."""
@@ -96,7 +95,7 @@ class TorchModelAttrs(OriginAttrs):
     methods share the weights."""
 
     seed: int = 0
-    """Seed of torch, random and numpy.random for making the module and the example inputs."""
+    """Seed of torch, random and numpy.random for the module and the example inputs."""
 
     kernels: tuple[Annotated[Dep, LabelOf(KernelLibrary)], ...] = ()
     """`kernel_library` targets with operators that the module calls. Their Python files are among `srcs`."""

@@ -125,7 +125,7 @@ class BackendTotal(TypedDict):
 
 
 class DelegationDocument(TypedDict):
-    """delegation.json, beside a program."""
+    """delegation.json, next to a program."""
 
     version: int
     totals: Mapping[str | None, BackendTotal]

@@ -76,29 +76,29 @@ class PteProgramAttrs(Attrs):
     renamed: ClassVar[Mapping[str, str]] = {"methods": "model", "stacks": "stack"}
 
     model: _Model | dict[MethodName, _Model]
-    """A `torch_model`, a `quantized_model` or a `tensorrt_engine` (a module compiled elsewhere). It becomes the method
-    `forward`; a model with `methods` becomes these methods. Or a table of models by the method's name; a model with
-    `methods` then provides the method of this name. The program contains weights that several methods use once."""
+    """A `torch_model`, `quantized_model` or `tensorrt_engine` (compiled elsewhere). It becomes the method `forward`; a
+    model's `methods` become the program's methods. Or a table of models by method; a model with `methods` then provides
+    the method of this name. The program contains weights of several methods once."""
 
     stack: _Stack | dict[MethodName, _Stack] | None = None
-    """The backends: a list as in a `backend_stack`, the label of a `backend_stack`, or a table of these by the method's
-    name. Required unless the model was compiled elsewhere."""
+    """A list of backends as in a `backend_stack`, the label of a `backend_stack`, or a table of these by method.
+    Required unless the model was compiled elsewhere."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
-    """Modules compiled elsewhere (`tensorrt_engine`), by the submodule of the model that each replaces."""
+    """Modules compiled elsewhere (`tensorrt_engine`), by the submodule that each replaces."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """A `device_target`. `--device` overrides it."""
 
     external_weights: bool = False
-    """Write weights to a `.ptd` next to the `.pte`, to share them between programs or load them separately."""
+    """Write weights to a `.ptd` next to the `.pte`, to share them or load them separately."""
 
     device_io: bool = False
-    """Keep inputs and outputs of partitions on a GPU in device memory that the caller provides, without copies."""
+    """Keep partitions' inputs and outputs on a GPU in device memory that the caller provides, without copies."""
 
     verify: bool = True
     """Run the linked program on the example inputs and other inputs, and fail if it differs from its model. If the
-    stack has a backend for GPUs, no program runs: partitions are compared before they are compiled."""
+    stack has a backend for GPUs, compare partitions before they are compiled, instead of running the program."""
 
 
 EXAMPLE = """

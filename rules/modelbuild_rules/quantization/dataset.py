@@ -30,7 +30,7 @@ class DatasetAttrs(OriginAttrs):
     """`file.py:name` of a function that yields samples: tables of numpy or torch arrays by name."""
 
     srcs: Sources = ()
-    """Additional Python files of the generator: from other packages, or without an import statement that names them."""
+    """Additional Python files of the generator: from other packages, or named by no import statement."""
 
     data: Sources = ()
     """Other files that the generator reads, at their workspace paths."""

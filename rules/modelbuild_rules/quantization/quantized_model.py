@@ -61,9 +61,9 @@ class QuantizedModelAttrs(Attrs):
     """A `quantization_recipe`, or its only table: `{ type = "half" }`."""
 
     calibration: Annotated[Dep, LabelOf(Dataset)] | dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] | None = None
-    """A `dataset` of typical inputs, to observe the ranges of activations on; for a model with `methods`, a table of
-    datasets by method. Required for static ranges and otherwise not read. Each sample starts with the initial values of
-    buffers that the method changes."""
+    """A `dataset` of typical inputs to observe the ranges of activations on, or a table of datasets by method. Required
+    for static ranges, otherwise not read. Each sample starts with the initial values of buffers that the method
+    changes."""
 
 
 EXAMPLE = """

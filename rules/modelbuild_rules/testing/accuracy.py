@@ -21,7 +21,7 @@ class AccuracyMetric(Attrs):
 
     top: int | None = Field(default=None, ge=1)
     """With `label`: the fraction of rows whose label is among the `top` largest elements of `output`. Without: the
-    fraction of the largest elements' indices that the program and the model share."""
+    fraction of these elements' indices that the program and the model share."""
 
     label: str | None = None
     """Name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes. With
@@ -32,8 +32,8 @@ class AccuracyMetric(Attrs):
     COCO's mean average precision of boxes (x1, y1, x2, y2), or the word error rate (lower is better)."""
 
     output: str | None = None
-    """With `top` or `measure`: the output's name. With "wer", the output contains words, or scores of all words in the
-    last dimension; the word with the largest score counts, and repeated words count once."""
+    """With `top` or `measure`: the output's name. With "wer", it contains words, or scores of all words in the last
+    dimension: then the word of the largest score counts, and repeated words count once."""
 
     scores: str | None = None
     """With "map": the output with each box's score."""

@@ -86,8 +86,8 @@ class TestCase(Attrs):
     """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
 
     calls: tuple[dict[str, Source], ...] = ()
-    """Instead of `files`: a table of files for each of several successive calls. A call starts with the state that the
-    previous call left, such as a cache of keys and values. The outputs of each call are compared."""
+    """Instead of `files`: a table of files for each of several successive calls, all of which are compared. A call
+    starts with the state that the previous call left, such as a cache of keys and values."""
 
     generator: Generator | None = None
     """The generator that draws the inputs."""

@@ -73,7 +73,7 @@ class CaseParams(TypedDict):
 
     name: str
     drawn: int
-    """Number of cases that a generator draws; 0 for one case without such a generator."""
+    """Number of cases that a generator draws; 0 for a case without a generator for all inputs."""
 
     steps: Sequence[CaseStepParams]
 

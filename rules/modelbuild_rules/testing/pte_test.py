@@ -49,8 +49,8 @@ class PteTestAttrs(TestAttrs):
     """The `pte_program`."""
 
     model: Annotated[Dep, LabelOf(Model)] | dict[MethodName, Annotated[Dep, LabelOf(Model)]]
-    """A `torch_model` or `quantized_model` to compare with, in eager PyTorch. Tested `methods` of a model share their
-    state. Or a table of models by the method's name."""
+    """A `torch_model` or `quantized_model` to compare with, in eager PyTorch, or a table of models by method. Tested
+    `methods` of a model share their state."""
 
     method: str | None = None
     """The program's method; by default the only method, or `forward`. `steps` of a case name other methods."""
@@ -60,7 +60,7 @@ class PteTestAttrs(TestAttrs):
 
     on_device: bool = False
     """Run the program in a bundle, with the C++ runtime, on the device: through `runners` of the `device_target`, or
-    `--runner`. If no device is reachable, the test is not run."""
+    `--runner`. Without a reachable device, the test is not run."""
 
     cases: tuple[TestCase, ...] = Field(min_length=1)
     """The cases: inputs of the program and the model."""
@@ -75,8 +75,8 @@ class PteTestAttrs(TestAttrs):
     """Metrics over the samples of a dataset."""
 
     srcs: Sources = ()
-    """Additional Python files of the functions in `metrics` and `accuracy`: from other packages, or without an import
-    statement that names them."""
+    """Additional Python files of the functions in `metrics` and `accuracy`: from other packages, or named by no import
+    statement."""
 
     limits: Limits = Limits()
     """Limits of size, memory and delegation."""

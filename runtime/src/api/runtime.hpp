@@ -205,7 +205,7 @@ struct GraphCounts {
 
 struct LoadOptions {
   std::vector<std::filesystem::path> data;         // .ptd files; by default the file next to the program
-  std::vector<std::filesystem::path> plugins;      // libraries to load in addition to those of the program's backends
+  std::vector<std::filesystem::path> plugins;      // libraries to load, before any backend of the program
   std::vector<std::filesystem::path> plugin_dirs;  // folders to search for plug-ins, before this library's own folder
   bool verify = true;                              // check the SHA-256 in files' manifests
   bool profile = false;                            // record the time of each instruction: see Program::take_profile

@@ -71,7 +71,7 @@ class Tensorrt(Attrs):
 
     data_dependent_ops: Annotated[Literal["fallback", "take"] | None, Decides("partition", "compile")] = None
     """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
-    default "fallback" with `rtx`, which cannot build them, and "take" with `standard`."""
+    default "fallback" with `rtx`, which cannot build them, or "take" with `standard`."""
 
     optimization_profiles: Annotated[tuple[dict[str, Profile], ...], Decides("partition")] = ()
     """Shapes to build for, by input. By default, one profile with the declared range of each dynamic dimension."""
@@ -81,7 +81,7 @@ class Tensorrt(Attrs):
 
     on_failure: Annotated[Literal["error", "fallback"], Decides("partition")] = "error"
     """If TensorRT cannot build a partition's engine: fail, or leave its nodes to the next backend. `fallback` builds
-    each engine twice: the partition step builds it to find partitions that fail."""
+    each engine twice: also in the partition step, to find partitions that fail."""
 
     gpu: Annotated[int | None, Decides("partition", "compile")] = Field(default=None, ge=0, le=127)
     """Index of the device's GPU that runs the engines; by default `gpu` of the device."""

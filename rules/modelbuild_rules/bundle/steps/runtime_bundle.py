@@ -6,7 +6,7 @@ Inputs   pte, signature   the programs, in the order of `programs`
          delegation       delegation.json of each; compiled parts may state the glibc that they need
          kernels.<name>   optional: kernel libraries, each a library and its description
          runtime          optional: the archive of runtime/archive.py; its runtime.json has each file's needs
-Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
+Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of a folder
 Params   name          the folder's name
          programs      the programs' names, without .pte
          tar           true to pack the folder

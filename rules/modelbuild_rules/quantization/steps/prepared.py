@@ -42,7 +42,7 @@ class Unlifted:
     copies: Mapping[str, str]
 
     def reset(self, module: torch.nn.Module) -> None:
-        """Restore the initial values of buffers that a call changes, in a module made of this one."""
+        """Restore the initial values of buffers that a call changes, in a module made of this module."""
         for name, initial in self.mutable.items():
             module.get_buffer(name).copy_(initial)
 

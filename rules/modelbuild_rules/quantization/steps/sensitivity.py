@@ -8,7 +8,7 @@ Outputs  report      JSON: Sensitivity of quantization/documents.py, with an err
 
 or, to complete a report:
 
-Inputs   report      such a report
+Inputs   report      a report without this error
          without     JSON: Measured of quantization/documents.py, without the layers to leave
 Outputs  report      the same report, with the error in `leave`
 """

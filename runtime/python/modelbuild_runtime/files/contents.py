@@ -31,7 +31,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class NeededLibrary:
-    """A library that a part needs and that is not part of the runtime: any one of the files `libraries`.
+    """A library that a part needs and that is not part of the runtime: any of the files `libraries`.
 
     product  "TensorRT-RTX"
     version  the version that the part was compiled with

@@ -219,7 +219,7 @@ _CALLS = {
 
 
 class _Instruction(NamedTuple):
-    """A call of a kernel, or of a delegate, by its index; `place` is that of Call."""
+    """A call of a kernel, or of a delegate, by its index; `place` is as in Call."""
 
     is_kernel: bool
     index: int

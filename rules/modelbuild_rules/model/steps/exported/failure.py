@@ -85,7 +85,7 @@ def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
 
 
 def _package(file: str) -> str:
-    """Return the package of an installed file; '' for another file, except those of modelbuild's checkout."""
+    """Return the package of an installed file; '' for other files, except files of modelbuild's checkout."""
     parts = Path(file).parts
     if "site-packages" in parts:
         return parts[len(parts) - parts[::-1].index("site-packages")]

@@ -1,4 +1,4 @@
-"""Merge the constants, and the initial state of buffers, of several programs that become methods of one.
+"""Merge the constants, and the initial state of buffers, of several programs that become methods of one program.
 
 A tensor of a method has the index of its data in one list of offsets for the whole program: constants in a separate
 segment, each at a multiple of 16 bytes, and initial states in another segment (executorch/schema/program.fbs).

@@ -1,4 +1,4 @@
-"""Give the buffers that methods change places in one arena, the same place to a buffer that several methods share.
+"""Place the buffers that methods change in one arena. A buffer that several methods share has one place.
 
 Each method was planned alone: its changed buffers are in arena 2, under their qualified names
 (program/steps/lowering/memory_plan.py). Views of a buffer have no name, and a place inside the buffer's. In a method

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Fact:
-    """The delegation of one node. Delegated nodes have a `partition` and an `index`, their position in it.
+    """The delegation of a node. Delegated nodes have a `partition` and an `index`, their position in it.
 
     `origin` is the node of the exported program that it was made from.
     """

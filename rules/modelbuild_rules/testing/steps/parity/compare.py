@@ -71,7 +71,7 @@ def compare(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -
 def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -> str:
     """Return how a node's result differs from its expected value, as text; '' if they are equal within tolerance.
 
-    Here `rel` is relative to the greatest magnitude: small values may be sums of large ones, with errors as large.
+    Here `rel` is relative to the greatest magnitude: small values may be sums of large values, with large errors.
     """
     if found.shape != wanted.shape:
         return f"has the shape {list(found.shape)}, expected {list(wanted.shape)}"

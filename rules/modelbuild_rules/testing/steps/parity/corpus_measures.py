@@ -15,7 +15,7 @@ _RECALLS = np.linspace(0, 1, 101)
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a sample as corners (x1, y1, x2, y2), with a class each; `scores` are those of found boxes."""
+    """The boxes of a sample as corners (x1, y1, x2, y2), with a class each; `scores` are the found boxes' scores."""
 
     found: np.ndarray
     scores: np.ndarray

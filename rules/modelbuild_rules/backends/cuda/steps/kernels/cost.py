@@ -1,4 +1,4 @@
-"""Estimate the cost of a matrix product's or convolution's template on a GPU, without one.
+"""Estimate the cost of a matrix product's or convolution's template on a GPU, without using a GPU.
 
 The cost is in cycles. Tiles are distributed over the multiprocessors, several to each; a tile loops over its part of
 the depth, and a step of the loop takes as long as its products, its loads or the memory's latency, whichever is

@@ -1,4 +1,4 @@
-"""Read a tuning file: the templates and parameters that were fastest on a GPU (timing.py), for builds without one."""
+"""Read a tuning file: the templates and parameters that were fastest on a GPU (timing.py), for builds without a GPU."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def is_quantization(node: torch.fx.Node) -> bool:
 
 
 def problem(node: torch.fx.Node, constant: Callable[[torch.fx.Node], torch.Tensor | None]) -> str:
-    """Return why a quantize or dequantize node has no TensorRT layer; '' if it has one. `constant` returns the value of
-    a node that is constant."""
+    """Return why a quantize or dequantize node has no TensorRT layer; '' if it has a layer. `constant` returns the
+    value of a constant node."""
     if node.target in _FLOAT8:
         return _float8_problem(node, constant)
     (scale, zero), (least, most, dtype) = node.args[1:3], node.args[-3:]

@@ -115,7 +115,7 @@ class Support(OperatorSupportBase):
         return found is not None and bool(found[2]["requires_output_allocator"])
 
     def _refusal(self, node: torch.fx.Node) -> str:
-        """Return why no usable converter exists for an ATen node; '' if one does."""
+        """Return why no usable converter exists for an ATen node; '' if a converter exists."""
         from torch_tensorrt.dynamo.conversion._ConverterRegistry import ConverterRegistry
 
         excluded = self._settings.torch_executed_ops

@@ -25,7 +25,7 @@ _PLACE = "modelbuild_place"
 
 
 def mark_places(module: torch.fx.GraphModule) -> None:
-    """Store the position of each node, including those of branches, unless it is stored already."""
+    """Store the position of each node, including nodes of branches, unless it is stored already."""
     for graph in [inner.graph for inner in module.modules() if isinstance(inner, torch.fx.GraphModule)]:
         for place, node in enumerate(graph.nodes):
             node.meta.setdefault(_PLACE, place)

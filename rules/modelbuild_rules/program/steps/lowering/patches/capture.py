@@ -24,7 +24,7 @@ from modelbuild_rules.program.steps.lowering.patches.arrange import arranged
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
-"""Stores a partition (an edge ExportedProgram of its own) and its compile specs, and returns the partition's id."""
+"""Stores a partition (a separate edge ExportedProgram) and its compile specs, and returns the partition's id."""
 
 _COMPILE = GraphModule.recompile
 

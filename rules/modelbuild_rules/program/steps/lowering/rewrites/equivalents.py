@@ -8,7 +8,7 @@
 | interpolation with antialiasing | weighted means of windows |
 | linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
-| inverses, solutions and factors that check, also those of tensors | without the check: infinities or NaN if singular |
+| inverses, solutions and factors that check, also of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
 | rrelu in evaluation mode | leaky_relu |
 | narrow_copy, whose kernel takes no negative dimension | a slice |

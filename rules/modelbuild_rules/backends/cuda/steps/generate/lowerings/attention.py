@@ -30,7 +30,7 @@ def attention_kernel(  # type: ignore[no-untyped-def]
     queries,
     keys,
     heads,
-    sharing,  # heads of Q for one of K and V
+    sharing,  # heads of Q for each head of K and V
     stride_qb,
     stride_qh,
     stride_qm,
