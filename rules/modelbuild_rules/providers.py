@@ -190,7 +190,7 @@ class DeviceTarget(Platform):
 
     arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
     compute_capabilities  CUDA compute capabilities as "8.6", in the order declared; empty for a device without CUDA
-    gpu            index of the device's GPU that runs the program
+    gpu                   index of the device's GPU that runs the program
     memory                bytes of GPU memory (of main memory if there is no GPU); None if unknown
     min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
     runners               ways to reach devices of this kind; no key contains them

@@ -28,7 +28,7 @@ class Starter:
 
     files   texts by path
     copies  files to copy into it, by path
-    todo    parts that the user has to write, each in one line
+    todo    parts that the user must write, one line each
     runs    next command lines for the user
     """
 

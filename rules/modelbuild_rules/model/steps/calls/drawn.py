@@ -31,7 +31,7 @@ EXAMPLE = "the example inputs"
 _FLOATS, _INTEGERS, _POSITIVE = (-3.0, 3.0), (-9, 9), (1.0, 9.0)
 _MOST = 1 << 20
 """The maximum number of elements of all inputs with the greatest sizes, unless the example inputs have more than a
-quarter of it."""
+quarter of this number."""
 
 Range = tuple[float, float]
 

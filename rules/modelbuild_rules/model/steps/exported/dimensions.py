@@ -17,7 +17,7 @@ _DEPENDENT = re.compile(r"(?P<name>\w+) = (?P<size>.*[A-Za-z_].*)\Z")
 _CONSTANT = re.compile(r"\w+ = \d+\Z")
 _NAMED = re.compile(r"(\w+) = (L\[\S+\.size\(\)\[\d+\])")
 _SOURCE = re.compile(r"L\['(\w+)'\]\S*?\.size\(\)\[(\d+)\]")
-_LEAST = 2  # torch leaves out this minimum
+_LEAST = 2  # torch omits this minimum
 
 
 def dynamic_shapes(

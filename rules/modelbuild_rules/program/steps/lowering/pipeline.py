@@ -139,7 +139,7 @@ class StackLowering:
 
     program      the ATen program, as rewritten so far
     stack        the stack
-    unfit        the nodes of the last lowering for which the program has to be rewritten
+    unfit        the nodes of the last lowering for which the program must be rewritten
     nodes        the number of nodes that were offered to backends
     state        the buffers of the edge program
     edge         executorch's manager of the edge program whose partitions are calls of delegates

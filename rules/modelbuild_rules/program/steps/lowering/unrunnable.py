@@ -32,7 +32,7 @@ from modelbuild_rules.program.steps.lowering.stack import Stack
 
 @dataclass(frozen=True)
 class Unfit:
-    """The nodes for which a program has to be rewritten; false if there are none.
+    """The nodes for which a program must be rewritten; false if there are none.
 
     volumes    nodes of the exported program that convolve volumes
     complex    true if there are operators of complex numbers without a kernel

@@ -23,7 +23,7 @@ OPTIONS: Mapping[str, Any] = {
     "max_autotune": False,
     "max_autotune_gemm": True,
     "aot_inductor.emit_multi_arch_kernel": True,
-    "size_asserts": False,  # of results of ExecuTorch's kernels: by a function that the delegate lacks
+    "size_asserts": False,  # they call a function that the delegate lacks for results of ExecuTorch's kernels
 }
 
 

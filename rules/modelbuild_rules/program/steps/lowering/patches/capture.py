@@ -66,7 +66,7 @@ def compiled_late() -> Iterator[None]:
 
 def _postpone(module: GraphModule) -> None:
     if not hasattr(module, "_code"):
-        _COMPILE(module)  # a new module, which has to be complete
+        _COMPILE(module)  # a new module, which must be complete
     type(module).forward = _compiled
 
 

@@ -76,7 +76,7 @@ def _converted(x: Tensor, *, non_blocking: bool = False, dim_order: Any = None, 
 
 
 def _power(x: Tensor, exponent: Any) -> Any:
-    """Return square roots, which eager mode computes of -inf and -0.0 too, except for powers of float16."""
+    """Return square roots, as eager mode does except for float16. A power has other values for -inf and -0.0."""
     if not x.is_floating_point() or x.dtype == torch.float16 or exponent not in (0.5, -0.5):
         return NotImplemented
     return torch.sqrt(x) if exponent > 0 else torch.rsqrt(x)
