@@ -1,1 +1,1 @@
-"""The rules that come with modelbuild: files, PyTorch models, and the programs made of them."""
+"""The rules that come with modelbuild: files, PyTorch models, and programs made of the models."""

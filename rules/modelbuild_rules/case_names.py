@@ -1,4 +1,4 @@
-"""The names of a pte_test's cases, and those that --test-filter selects."""
+"""The names of a pte_test's cases, and the cases that --test-filter selects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 
 def case_names(name: str, count: int) -> list[str]:
-    """Return the names of the cases that a generator draws: the name itself for a single one."""
+    """Return the names of the cases that a generator draws. A single case has the generator's name."""
     return [f"{name}[{number}]" for number in range(count)] if count > 1 else [name]
 
 

@@ -19,7 +19,7 @@ class InstalledRuntime:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools of a step that uses the runtime: the module too, if its distribution is a source folder."""
+        """Return the tools of a step that uses the runtime, with the module if its distribution is a source folder."""
         try:
             url = metadata.distribution(self.distribution).read_text("direct_url.json")
         except metadata.PackageNotFoundError:
@@ -32,7 +32,7 @@ class InstalledRuntime:
         return importlib.util.find_spec(self.module) is not None
 
     def has_files(self) -> bool:
-        """Return whether the module's folder contains a runtime; that of a source installation does not."""
+        """Return whether the module's folder contains a runtime. The folder of a source installation does not."""
         return self.folder() is not None
 
     def folder(self) -> Path | None:
@@ -43,7 +43,7 @@ class InstalledRuntime:
 
 
 def installed_runtime(arch: str | None) -> InstalledRuntime:
-    """Return the package with the runtime for an architecture; None: for this machine's."""
+    """Return the package with the runtime for an architecture; None stands for this machine's architecture."""
     if arch in (None, os.uname().machine):
         return InstalledRuntime("modelbuild-runtime", "modelbuild_runtime_native")
     return InstalledRuntime(f"modelbuild-runtime-{arch}".replace("_", "-"), f"modelbuild_runtime_{arch}")

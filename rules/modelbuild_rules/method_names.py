@@ -1,4 +1,4 @@
-"""Names of the methods of models and programs, and of their parts. That of `forward` is not written."""
+"""Names of the methods of models and programs, and of the methods' parts. The name `forward` is omitted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ FORWARD = "forward"
 
 
 def qualified(method: str, name: str) -> str:
-    """Return the name of a thing of a method among those of all methods: `encode.p0`; `p0` for that of `forward`."""
+    """Return the name of a method's part among the parts of all methods: `encode.p0`; `p0` for `forward`."""
     return name if method == FORWARD else f"{method}.{name}"
 
 
 def named(action: str, method: str) -> str:
-    """Return the name of a method's action: `export:encode`; `export` for that of `forward`."""
+    """Return the name of a method's action: `export:encode`; `export` for `forward`."""
     return action if method == FORWARD else f"{action}:{method}"
 
 

@@ -58,7 +58,7 @@ class QuantizerEntry:
 
 @dataclass(frozen=True)
 class QuantizationRecipe(Provider):
-    """Quantizers in the order in which they take operators."""
+    """Quantizers, in the order in which they are offered operators."""
 
     made_by: ClassVar[tuple[str, ...]] = ("quantization_recipe",)
 
@@ -69,7 +69,7 @@ class QuantizationRecipe(Provider):
 class Dataset(Provider):
     """Samples: arrays by name. One of the fields is set.
 
-    files      files of each name, as many of each, in the samples' order
+    files      the same number of files for each name, in the samples' order
     archives   a .npz or .safetensors file for each sample
     generated  tree: a file of safetensors for each sample, 0.safetensors, 1.safetensors, ...
     """
@@ -98,7 +98,7 @@ class ExportedMethod:
     debug      file: JSON of node -> its place in the model's source; no later step may read it
     inputs     names of the inputs, as in the signature; None if only the signature has them
     kernels    libraries of operators that it calls
-    quantizers  those of the recipe by which it was quantized; empty for a model in floating point
+    quantizers  quantizers of the recipe that quantized it; empty for a model in floating point
     """
 
     program: Artifact
@@ -115,8 +115,9 @@ class ExportedMethod:
 @dataclass(frozen=True)
 class EagerMethod:
     """The inputs (by name) and parameters from which a step makes the module in eager PyTorch, as the export step does,
-    and the distributions whose versions decide its results. `examples` are the inputs of the export step besides
-    these: example inputs from files. With inputs `exported.program` and `exported.weights`, it is that program."""
+    and the distributions whose versions decide its results. `examples` are additional inputs of the export step:
+    example inputs from files. With inputs `exported.program` and `exported.weights`, the module is the exported
+    program."""
 
     inputs: Mapping[str, tuple[Artifact, ...]]
     params: ModelParams
@@ -134,7 +135,7 @@ class ModelMethod:
 
 @dataclass(frozen=True)
 class Model(Provider):
-    """A module: its methods by name. `forward` is that of a model whose inputs are declared without methods."""
+    """A module: its methods by name. A model whose inputs are declared without methods has the method `forward`."""
 
     made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
 
@@ -189,10 +190,10 @@ class DeviceTarget(Platform):
 
     arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
     compute_capabilities  CUDA compute capabilities as "8.6", in the order declared; empty for a device without CUDA
-    gpu            index of the device's GPU that runs the program
+    gpu                   index of the device's GPU that runs the program
     memory                bytes of GPU memory (of main memory if there is no GPU); None if unknown
     min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
-    runners               ways to reach devices of this kind; in no key
+    runners               ways to reach devices of this kind; no key contains them
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("device_target",)
@@ -216,7 +217,7 @@ class Lowering:
 
     model          the model that was lowered
     backends       the backends of the stack
-    prerequisites  for each backend: the inputs of its compile step besides the partition
+    prerequisites  for each backend: the inputs of its compile step in addition to the partition
     tools          distributions whose versions decide the program's bytes
     """
 
@@ -246,12 +247,12 @@ class Program(Runnable):
 
     pte         file: the program
     ptd         file: weights kept outside the program; None if there are none
-    delegation  file: JSON of each node's backend, and the reasons why others refused the node
+    delegation  file: JSON of each node's backend, and other backends' reasons to refuse the node
     signature   file: JSON of the inputs and outputs of each method
     methods     its methods by name
     device      the device that it was compiled for; None if unknown or irrelevant
     kernels     kernel libraries for its device
-    verified    file: the result of its comparison with its model; None for a program that was not compared
+    verified    file: the result of its comparison with its model; None if it was not compared
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("pte_program",)

@@ -28,12 +28,12 @@ def _operator(text: str) -> str:
 
 
 def as_set(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values sorted, each once, so that equal sets have equal keys."""
+    """Return the values sorted, without duplicates, so that equal sets have equal keys."""
     return tuple(sorted(set(values)))
 
 
 Operator = Annotated[str, AfterValidator(_operator)]
-"""An operator as delegation.json names it: `aten.add.Tensor`, `aten.linear.default`."""
+"""An operator's name as in delegation.json: `aten.add.Tensor`, `aten.linear.default`."""
 
 Operators = Annotated[tuple[Operator, ...], AfterValidator(as_set)]
 
@@ -104,9 +104,9 @@ class Backend(Extension):
                   remaining nodes and compiles nothing
     compiling     import name of the step that compiles a partition
     device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
-                  names any needs a device
+                  names a fact needs a device
     tools         distributions whose versions decide the bytes of a compiled partition
-    runs_here     true if the C++ runtime runs its partitions on the machine of the build; of other backends, the
+    runs_here     true if the C++ runtime runs its partitions on the machine of the build; for other backends, the
                   partition step compares partitions with the program, in eager mode on the example inputs
     libraries     projects with files in a runtime that runs its partitions, for SBOMs
 
@@ -145,12 +145,12 @@ class Backend(Extension):
         return {name: attributes[name] for name in deciding(self.attrs, "partition")}
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        """Return the attributes of the compile step: the values that are no files, and the facts of the device."""
+        """Return the attributes of the compile step: the values that are not files, and the facts of the device."""
         own = {name: attributes[name] for name in deciding(self.attrs, "compile") if name in attributes}
         return {**own, **facts}
 
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
-        """Return the folder that the compile step reads besides the partition; None if there is none."""
+        """Return the folder that the compile step reads in addition to the partition; None if there is none."""
         return None
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
@@ -166,5 +166,6 @@ class Backend(Extension):
         return None
 
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
-        """Return the distributions that decide which nodes it takes, besides those that every lowering uses."""
+        """Return the distributions that decide which nodes it takes, without the distributions that every lowering
+        uses."""
         return ()

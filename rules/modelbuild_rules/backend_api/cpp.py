@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 GLIBC = "2.28"
-"""The glibc that a library may need if the device states none: that of executorch's own wheels."""
+"""The glibc that a library may need if the device states none: the glibc of executorch's own wheels."""
 
 
 def target_of(arch: str, os: str = "linux", min_glibc: str | None = None) -> str:
@@ -14,5 +14,5 @@ def target_of(arch: str, os: str = "linux", min_glibc: str | None = None) -> str
 
 
 def cpp_runtime(target: str) -> Prerequisite:
-    """Return the folder that C++ libraries for a target are linked with. Making it takes a minute or two."""
+    """Return the folder of libraries that C++ for a target is linked with. Making it takes a minute or two."""
     return Prerequisite("modelbuild_rules.backend_api.steps.cpp_runtime", "runtime", {"target": target}, ("ziglang",))

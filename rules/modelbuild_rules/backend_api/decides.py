@@ -31,7 +31,7 @@ def deciding(attrs: type[Attrs], step: str) -> list[str]:
 
 def check_decides(attrs: type[Attrs], steps: Collection[str], of_files: str = "") -> None:
     """Raise TypeError for an attribute without a `Decides`, or with an unknown step. Attributes that name a file decide
-    the step `of_files` alone. `type`, which names the table's kind, is none of them."""
+    the step `of_files` alone. `type` needs none."""
     for name, field in attrs.model_fields.items():
         given = decided(attrs, name)
         if name == "type":

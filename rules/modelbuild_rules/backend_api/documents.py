@@ -32,15 +32,15 @@ class NeededLibrary(TypedDict):
     """The version that compiled the partition, as "1.6.1"."""
 
     exact: bool
-    """True if no other version can run it; else any newer one of the same major version can."""
+    """True if no other version can run it; otherwise any newer version of the same major version can."""
 
     libraries: list[str]
-    """Names of files of which any one is enough."""
+    """Names of files. Any one of the files is enough."""
 
 
 class PartitionFacts(TypedDict, total=False):
-    """about.json, which a backend's compile step may write: facts about a compiled partition. A backend may add others,
-    in a subclass."""
+    """about.json, which a backend's compile step may write: facts about a compiled partition. A backend may add other
+    facts in a subclass."""
 
     capabilities: list[int]
     """Compute capabilities that it runs on, as 86 for 8.6."""
@@ -49,10 +49,10 @@ class PartitionFacts(TypedDict, total=False):
     """The oldest glibc that its library loads on, as "2.28"."""
 
     requires: NeededLibrary
-    """The library that it needs besides the runtime."""
+    """The library that it needs in addition to the runtime."""
 
     state: list[str]
-    """Buffers that it changes in common with the other methods of its module, by qualified name."""
+    """Qualified names of the buffers that it changes and shares with the other methods of its module."""
 
 
 class TensorLayout(TypedDict):

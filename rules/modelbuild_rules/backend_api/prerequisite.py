@@ -1,4 +1,4 @@
-"""Folders that compile steps read besides a partition, and the actions that make them."""
+"""Folders that compile steps read in addition to a partition, and the actions that make the folders."""
 
 from __future__ import annotations
 

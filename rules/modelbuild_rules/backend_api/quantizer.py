@@ -17,8 +17,8 @@ from modelbuild_rules.backend_api.decides import check_decides, deciding
 
 @dataclass(frozen=True)
 class Quantizer(Extension):
-    """The declaration of a quantizer. Each attribute of its table states what it decides: `Decides("calibrate")` where
-    ranges are observed, by which observer, and the quantized program; `Decides("convert")` the quantized program alone.
+    """The declaration of a quantizer. Each attribute of its table states what it decides: `Decides("calibrate")` the
+    observed places, the observer and the quantized program; `Decides("convert")` the quantized program alone.
 
     quantizing  import name of the module that makes torchao's quantizer
     backend     name of the backend that runs the quantized operators; '' for any
@@ -33,7 +33,7 @@ class Quantizer(Extension):
         check_decides(self.attrs, ("calibrate", "convert"))
 
     def attributes(self, given: Values, calibrates: bool) -> dict[str, Any]:
-        """Return the attributes of a calibration, or of a conversion, which has all."""
+        """Return the attributes of a calibration, or all attributes for a conversion."""
         steps = ("calibrate",) if calibrates else ("calibrate", "convert")
         return {name: given[name] for step in steps for name in deciding(self.attrs, step)}
 
@@ -47,11 +47,11 @@ class Quantizer(Extension):
 
     def problem(self, attributes: Values, stack: Sequence[tuple[str, Values]]) -> str:
         """Return why a stack (names of backends, with their attributes) does not fit the quantized operators; '' if it
-        does."""
+        fits."""
         if self.backend and self.backend not in [name for name, _ in stack]:
             return f"its recipe is for {self.backend}, which is not in the stack"
         return ""
 
     def device_problem(self, attributes: Values, facts: DeviceFacts) -> str:
-        """Return why a device can't run the quantized operators, with what is expected; '' if it can."""
+        """Return why a device cannot run the quantized operators, and the expected device; '' if it can."""
         return ""

@@ -1,4 +1,4 @@
-"""The libraries in a bundle, for its SBOM: versions are those of its manifest, licences those of runtime/licenses."""
+"""The libraries in a bundle, for its SBOM: versions from its manifest, licences from runtime/licenses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 _LIBRARIES = tuple(Library(**each) for each in json.loads(Path(__file__).with_name("libraries.json").read_bytes()))
-"""The projects with files in every runtime. A backend declares its own."""
+"""The projects with files in every runtime. Backends declare additional projects."""
 
 
 def bundle_contents(bundle: Artifact, backends: Iterable[Extension]) -> Contents:
-    """Return the contents of a bundle: a folder, or a .tar.gz of one."""
+    """Return the contents of a bundle: a folder, or a packed folder (.tar.gz)."""
     return Contents((bundle,), partial(_components, tuple(backends)))
 
 
@@ -40,7 +40,7 @@ def _components(backends: Sequence[Extension], bundle: Mapping[str, Path]) -> li
 def libraries_of(
     digests: Mapping[str, str], versions: Mapping[str, str], backends: Iterable[Extension]
 ) -> Iterator[Component]:
-    """Yield the projects with files in a runtime, of its files' SHA-256 by path and its `versions`."""
+    """Yield the projects with files in a runtime, given its files' SHA-256 by path and its `versions`."""
     own = (each for backend in backends if isinstance(backend, Backend) for each in backend.libraries)
     for library in (*_LIBRARIES, *own):
         files = {path: digest for path, digest in digests.items() if any(map(partial(fnmatch, path), library.files))}

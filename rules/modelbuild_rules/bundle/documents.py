@@ -18,7 +18,7 @@ class RuntimeBackend(TypedDict):
     """The libraries from which the runner loads it."""
 
     flavours: NotRequired[Sequence[str]]
-    """Of a backend that needs one of several libraries: those that the archive has."""
+    """For a backend that needs one of several libraries: the libraries that the archive has."""
 
     no_flavour: NotRequired[str]
     """The message if `flavours` is empty."""
@@ -62,7 +62,7 @@ class RuntimeDocument(TypedDict):
     """Path of the CUDA runtime."""
 
     backends: Mapping[str, RuntimeBackend]
-    """By the names in programs."""
+    """By the backends' names in programs."""
 
     kernel_libraries: NotRequired[Mapping[str, RuntimeKernelLibrary]]
     """By name; absent in archives of older versions."""
@@ -88,7 +88,7 @@ class BundledFile(TypedDict):
 
 
 class NeededByBundle(NeededLibrary):
-    """A library that compiled partitions of a bundle's program need besides the runtime."""
+    """A library that compiled partitions of a bundle's program need in addition to the runtime."""
 
     bundled: str | None
     """Path of the file in the bundle; None if the device must have it."""
@@ -108,7 +108,7 @@ class BundledLibrary(TypedDict):
 
 
 class MachineNeeds(TypedDict):
-    """The requirements of a bundle on its machine."""
+    """The bundle's requirements of its machine."""
 
     machine: str | None
     """The architecture, as "x86_64"; None for any."""
@@ -117,16 +117,16 @@ class MachineNeeds(TypedDict):
     """The oldest glibc, as "2.34"."""
 
     nvidia_driver: str | None
-    """The oldest driver of NVIDIA GPUs, as "580"; None for a program that needs none."""
+    """The oldest driver of NVIDIA GPUs, as "580"; None for a program that needs no driver."""
 
     compute_capabilities: Sequence[str] | None
-    """Of the GPU, one of these; None for a program that needs none, or that does not state them."""
+    """The GPU must have one of these; None for a program that needs no GPU or states no capabilities."""
 
     libraries: Sequence[NeededByBundle]
-    """Libraries that compiled partitions need besides the runtime."""
+    """Libraries that compiled partitions need in addition to the runtime."""
 
     missing: str | None
-    """The libraries that the device must have besides the bundle, in one line; None if there are none."""
+    """The libraries that the device must have in addition to the bundle, in one line; None if there are none."""
 
 
 class BundledProgram(TypedDict):
@@ -136,7 +136,7 @@ class BundledProgram(TypedDict):
     """Path of the .pte."""
 
     data: str | None
-    """Path of the .ptd, which several programs may have in common; None without weights outside the program."""
+    """Path of the .ptd, which several programs may share; None without weights outside the program."""
 
     backends: Sequence[str]
     """Names of the backends that it calls, sorted."""
@@ -150,7 +150,7 @@ class BundleManifest(TypedDict):
     """Names of the backends that its programs call, sorted."""
 
     programs: Mapping[str, BundledProgram]
-    """By the names under which the bundle runs them."""
+    """By the programs' names in the bundle."""
 
     needs: MachineNeeds
     versions: Mapping[str, str]

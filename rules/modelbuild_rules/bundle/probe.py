@@ -26,7 +26,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _check() -> Finding:
-    """Start the installed modelbuild-run, which loads its libraries. It runs each program that is built."""
+    """Start the installed modelbuild-run, which loads its libraries. modelbuild-run runs each built program."""
     installed = installed_runtime(None)
     fix = f"pip install --force-reinstall {installed.distribution}; in a checkout, make venv"
     if not installed.is_there():

@@ -1,4 +1,4 @@
-"""The attribute `runtime`: the packed C++ runtime, and libraries that it needs besides its own."""
+"""The attribute `runtime`: the packed C++ runtime, and libraries that it needs in addition."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Runtime(Attrs):
 
     archive: RuntimeArchive | None = None
     """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
-    that `pip install 'modelbuild[runtime]'` installs."""
+    of `pip install 'modelbuild[runtime]'`."""
 
     libraries: tuple[VendorLibrary, ...] = ()
-    """Libraries that the programs need and that are not part of the runtime: TensorRT's. Without them, the machine that
-    runs the programs must have them."""
+    """Libraries that the programs need and the runtime lacks: TensorRT's. Without them, the machine that runs the
+    programs must have them."""
 
 
 def runtime_inputs(ctx: Context[Any], runtime: Runtime) -> dict[str, Artifact]:
@@ -43,7 +43,7 @@ def runtime_inputs(ctx: Context[Any], runtime: Runtime) -> dict[str, Artifact]:
 
 
 def library_params(runtime: Runtime) -> list[Mapping[str, str]]:
-    """Return the parameter `libraries` of such a step."""
+    """Return the parameter `libraries` of a step that lays out a runtime."""
     return [{"version": each.version, "license": each.license} for each in runtime.libraries]
 
 

@@ -32,26 +32,26 @@ _Program = Annotated[Dep, LabelOf(Program)]
 
 
 class RuntimeBundleAttrs(Attrs):
-    """Programs, modelbuild-run and the libraries that these programs need, a manifest and a `run.sh`.
+    """Programs, modelbuild-run, the libraries that the programs need, a manifest and a `run.sh`.
 
-    A bundle runs on any Linux with the glibc version in the manifest. It needs no Python, torch or CUDA toolkit;
-    programs that run on a GPU need NVIDIA's driver.
+    A bundle runs on any Linux with the manifest's glibc version. It needs no Python, torch or CUDA toolkit; programs on
+    a GPU need NVIDIA's driver.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"programs": "program", "libraries": "runtime.libraries"}
 
     program: _Program | dict[Annotated[str, AfterValidator(_program_name)], _Program]
-    """The program, a `pte_program`; or a table of several, by the names under which the bundle runs them. If they have
-    `external_weights`, the bundle has one file of weights for all, which contains equal weights once."""
+    """A `pte_program`, or a table of several by their names in the bundle. Programs with `external_weights` share one
+    file of weights in the bundle, which contains equal weights once."""
 
     runtime: Runtime = Runtime()
-    """The C++ runtime. The manifest states libraries that the device must have."""
+    """The C++ runtime. The manifest lists libraries that the device must have."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """The device: a `device_target`; by default that of the first program that names one. `--device` overrides it."""
+    """A `device_target`; by default the device of the first program that names a device. `--device` overrides it."""
 
     tar: bool = False
-    """Pack the folder into one file, `NAME.tar.gz`."""
+    """Pack the folder into `NAME.tar.gz`."""
 
 
 EXAMPLE = """
@@ -77,8 +77,8 @@ def bundle_action(
     name: str,
     tar: bool = False,
 ) -> DerivedArtifact:
-    """Declare the action that makes a bundle of programs (by name), a folder or an archive called `name`, with the
-    attribute `runtime` of the target; return its output."""
+    """Declare the action that makes a bundle of programs (by name) with the target's attribute `runtime`; return its
+    output, a folder or an archive called `name`."""
     arch = device.arch if device else None
     runtime, installed = ctx.attrs.runtime, installed_runtime(arch)
     several = list(programs.values())
@@ -112,8 +112,8 @@ def bundle_action(
 
 
 def _data(ctx: Context[Any], programs: Mapping[str, Program]) -> Artifact | None:
-    """Return the file of weights outside the programs: that of the only program, or a new one with the weights of
-    all; None if there are none."""
+    """Return the file of weights outside the programs; None if there are none. Several programs get a new file with the
+    weights of all."""
     files = [each.ptd for each in programs.values() if each.ptd is not None]
     if len(files) < 2:
         return files[0] if files else None
@@ -144,8 +144,8 @@ def _programs(ctx: Context[RuntimeBundleAttrs]) -> dict[str, Program]:
 
 
 def _device(ctx: Context[RuntimeBundleAttrs], programs: Mapping[str, Program]) -> DeviceTarget | None:
-    """Return the bundle's device; None if neither the bundle nor a program has one. Raises LoadingError for a device
-    that a program is not compiled for."""
+    """Return the bundle's device; None if neither the bundle nor a program has a device. Raises LoadingError for a
+    device that a program is not compiled for."""
     own = {name: each.device for name, each in programs.items() if each.device is not None}
     if ctx.attrs.device is not None:
         device, whose = ctx.device(DeviceTarget), "the bundle's device"

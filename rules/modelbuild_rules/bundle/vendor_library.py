@@ -24,18 +24,18 @@ def _line(text: str) -> str:
 
 
 class VendorLibrary(Attrs):
-    """A library that the program's compiled partitions load and that is not part of the runtime."""
+    """A library that the program's compiled partitions load and the runtime lacks."""
 
     renamed: ClassVar[Mapping[str, str]] = {"licence": "license", "licence_file": "license_file"}
 
     file: Source
-    """The library: a file or a `pypi_file`, under the name by which the program loads it."""
+    """A file or a `pypi_file`, under the name by which the program loads it."""
 
     version: Annotated[str, AfterValidator(_version)]
     """Its version, such as "1.6.1.120"."""
 
     license: Annotated[str, AfterValidator(_line)]
-    """The licence under which it may be distributed, in one line. The bundle's manifest states it."""
+    """The licence for distribution, in one line, for the bundle's manifest."""
 
     license_file: Source | None = None
-    """The licence's text, which is then in the bundle."""
+    """The licence's text, which the bundle then contains."""

@@ -38,28 +38,28 @@ class Ssh(Attrs):
     """Name or address of the host, or a `Host` of OpenSSH's configuration."""
 
     user: str = ""
-    """The user's name; by default that of OpenSSH's configuration."""
+    """The user's name; by default OpenSSH's."""
 
     port: int = Field(default=0, ge=0, le=65535)
-    """The port; 0 for that of OpenSSH's configuration."""
+    """The port; 0 for OpenSSH's."""
 
     jump: str = ""
-    """A jump host, as [USER@]HOST[:PORT], or several with commas. `key` and `known_hosts` hold for them, too."""
+    """Jump hosts, as [USER@]HOST[:PORT] with commas between them. `key` and `known_hosts` apply to them too."""
 
     key: str = ""
-    """Path of a private key, relative to the workspace or with `~`; by default the keys of the agent and of OpenSSH's
-    configuration."""
+    """Path of a private key, relative to the workspace or with `~`; by default the keys of the SSH agent and of
+    OpenSSH's configuration."""
 
     known_hosts: str = ""
-    """Path of the file with the host's key, relative to the workspace or with `~`; by default OpenSSH's. A host whose
-    key is not in it is refused."""
+    """Path of the file with the host's key, relative to the workspace or with `~`; by default OpenSSH's. An unknown
+    host is refused."""
 
 
 class DeviceRunnerAttrs(Attrs):
     """A way to reach a device: over ssh, this machine itself, or this machine with an emulator.
 
     A `device_target` names its runners; several are a pool. No key contains a runner: results depend on the identity
-    that the device states, and not on the way to it.
+    that the device states, not on the way to the device.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {
@@ -75,8 +75,8 @@ class DeviceRunnerAttrs(Attrs):
     `.cache/modelbuild-device`."""
 
     store_size: Size | None = None
-    """Maximum size of the files to keep on the device, such as "2 GiB", by default 8 GiB; those unused for the longest
-    time go first."""
+    """Maximum size of files kept on the device, such as "2 GiB"; by default 8 GiB. The least recently used files are
+    deleted first."""
 
 
 EXAMPLE = """

@@ -51,7 +51,7 @@ class DeviceTargetAttrs(Attrs):
     """The oldest glibc that compiled libraries must load on, such as "2.31"."""
 
     runners: tuple[Annotated[Dep, LabelOf(Reached)], ...] = ()
-    """The `device_runner`s by which tests reach devices of this kind: a pool. `--runner` overrides them."""
+    """`device_runner`s through which tests reach devices of this kind: a pool. `--runner` overrides them."""
 
 
 EXAMPLE = """

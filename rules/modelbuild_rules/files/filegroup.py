@@ -10,7 +10,7 @@ class FilegroupAttrs(OriginAttrs):
     """A named set of files that other targets use as sources."""
 
     srcs: Sources
-    """The files: paths in the package and labels of targets that provide files, or `{ glob = [...] }`."""
+    """The files: paths in the package, labels of targets that provide files, or `{ glob = [...] }`."""
 
 
 EXAMPLE = """

@@ -18,21 +18,21 @@ ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/
 class HttpFileAttrs(OriginAttrs):
     """A file that is downloaded once; the build fails if its SHA-256 differs.
 
-    The output depends on the digest and the file name, not on the addresses, so a change of mirror downloads nothing.
-    To download another file, change `sha256` too: the old digest refers to the old file.
-    Proxies and certificates are those of the environment (`https_proxy`, `no_proxy`, `SSL_CERT_FILE`).
+    The output depends on the digest and the file name, not on the addresses: a change of mirror downloads nothing. To
+    download another file, change `sha256` too: the old digest refers to the old file. The environment sets proxies and
+    certificates (`https_proxy`, `no_proxy`, `SSL_CERT_FILE`).
     """
 
     urls: tuple[str, ...] = Field(min_length=1)
-    """Addresses (http, https, file or oci) of the same bytes, tried in this order. One in a registry names a manifest
-    by its digest, `oci://registry.example/name@sha256:...`; `sha256` is that of a file in it."""
+    """Addresses (http, https, file or oci) of the same bytes, tried in this order. An oci address names a manifest by
+    its digest, `oci://registry.example/name@sha256:...`; `sha256` is the digest of a file in it."""
 
     sha256: Sha256
     """SHA-256 of the file, as `sha256sum FILE` prints it."""
 
     filename: FileName | None = None
-    """The output's file name; by default the last part of the first address, but of one in a registry there is no
-    default."""
+    """The output's file name; by default the last part of the first address. Required if that address is in a
+    registry."""
 
     executable: bool = False
     """Mark the file executable."""
@@ -50,7 +50,7 @@ sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
 def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     for index, url in enumerate(attrs.urls):
-        if has_user(url):  # addresses are printed, recorded and attested
+        if has_user(url):  # The build prints, records and attests addresses.
             message = "an address contains a user name or a password; expected it in a .netrc file (variable NETRC)"
             raise ctx.error(("urls", index), message)
         if url.startswith(SCHEME):

@@ -1,4 +1,4 @@
-"""The attributes of targets that bring files into a program: their licence and source, for provenance and SBOMs."""
+"""Attributes of targets that bring files into a program: licence and source, for provenance and SBOMs."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class OriginAttrs(Attrs):
     """The licence and the source of files. No key contains them."""
 
     license: License | None = None
-    """The licence of the files, as an SPDX expression: `Apache-2.0`. Stated in provenance and SBOMs."""
+    """The licence of the files as an SPDX expression, such as `Apache-2.0`, for provenance and SBOMs."""
 
     source: SourceAddress | None = None
     """The address that the files come from, for provenance and SBOMs."""
 
     def origin(self, files: Iterable[Artifact], *uris: str) -> Origin:
-        """Return the origin of a target's files. `uris` are known addresses of them."""
+        """Return the origin of a target's files. `uris` are known addresses of the files."""
         return Origin(tuple(files), self.license or "", tuple(uri for uri in (self.source, *uris) if uri))

@@ -42,7 +42,7 @@ class PypiFileAttrs(OriginAttrs):
     """The wheel's exact file name; by default pip picks a wheel for this machine's Python."""
 
     wheel_sha256: Sha256 | None = None
-    """SHA-256 of the wheel. If several wheels fit and the index lists digests, pip picks the wheel with this one."""
+    """SHA-256 of the wheel. If several wheels fit and the index lists digests, pip picks the wheel with this digest."""
 
     filename: FileName | None = None
     """The output's file name; by default the name in the wheel."""

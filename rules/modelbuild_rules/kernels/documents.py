@@ -19,7 +19,7 @@ class GivenLibrary(TypedDict):
     """As "my_ops::scale", or "my_ops::scale.overload"."""
 
     eager: Sequence[str]
-    """Workspace paths of the Python files that register them."""
+    """Workspace paths of the Python files that register the operators."""
 
 
 class KernelArgument(TypedDict):

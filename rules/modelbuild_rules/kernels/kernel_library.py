@@ -28,22 +28,22 @@ def _operator(text: str) -> str:
 
 
 class KernelLibraryAttrs(Attrs):
-    """Operators of your own: registered with torch in Python, and computed by programs with kernels in C++."""
+    """Your own operators: registered with torch in Python, and computed by C++ kernels in programs."""
 
     operators: tuple[Annotated[str, AfterValidator(_operator)], ...] = Field(min_length=1)
     """The operators, such as "my_ops::scale", or "my_ops::scale.wide" with an overload."""
 
     eager: Sources = ()
-    """The Python files that register the operators with torch.library; none for operators of torch."""
+    """Python files that register the operators with torch.library; none for operators of torch."""
 
     srcs: Sources
-    """The C++ sources of the kernels."""
+    """C++ sources of the kernels."""
 
     headers: Sources = ()
-    """C++ headers, included by workspace path or relative to the file that includes them."""
+    """C++ headers, included by workspace path or relative to the including file."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the Python files import in other ways than by import statements."""
+    """Distributions that the Python files import without import statements."""
 
 
 EXAMPLE = """
@@ -84,7 +84,8 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
         description=f"describe the operators of {name}",
     )["operators"]
     library = KernelLibrary(name, operators, eager, described, srcs, ctx.files(attrs.headers), attrs.requires)
-    # Programs compile the library for their devices; this one, for the machine of the build, is for the library alone.
+    # Programs compile the library for their devices. This action compiles it for the machine of the build, for a
+    # build of the library alone.
     target = target_of(os.uname().machine)
     (needed,) = declare_prerequisites(ctx, [cpp_runtime(target)])
     compiled = compile_kernels(ctx, library, target, needed["runtime"])

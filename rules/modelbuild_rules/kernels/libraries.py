@@ -24,7 +24,7 @@ def given_libraries(libraries: Sequence[KernelLibrary]) -> list[GivenLibrary]:
 
 
 def eager_files(libraries: Sequence[KernelLibrary]) -> tuple[Artifact, ...]:
-    """Return the Python files of libraries, each once."""
+    """Return the Python files of libraries, without duplicates."""
     return tuple(dict.fromkeys(each for library in libraries for each in library.eager))
 
 

@@ -91,7 +91,7 @@ def _constant(node: ast.expr) -> Any:
             raise ValueError(f"'-' stands before something that is not a number; {_EXPECTED}")
     value = node.value if isinstance(node, ast.Constant) else ...
     if isinstance(value, str):
-        value.encode()  # raises ValueError for half a character
+        value.encode()  # raises ValueError for an unpaired surrogate
     if isinstance(value, (bool, str)) or value is None:
         return value
     if isinstance(value, int) and value <= _BIGGEST - (sign > 0):

@@ -22,7 +22,7 @@ _LOW_BIT = ("int2", "int4", "int8", "uint2", "uint4", "uint8", "float8_e4m3fn", 
 def model_contents(
     name: str, license: str, models: Mapping[str, ExportedMethod], data: tuple[Artifact, ...]
 ) -> Contents:
-    """Return the contents of a model: a component of each method. `data` are files that its code reads."""
+    """Return the contents of a model: a component of each method. `data` are files that the model's code reads."""
     datasets = tuple(artifact.path for artifact in data if isinstance(artifact, SourceArtifact))
     names = [name if method == FORWARD else f"{name}.{method}" for method in models]
     files = [file for each in models.values() for file in (each.program, each.signature)]
@@ -58,7 +58,7 @@ def _facts(text: str) -> dict[str, str]:
     """Return the number of parameters, the types of weights and the kind of quantization of an exported program."""
     document = json.loads(text)
     tensors: dict[str, Any] = {each["name"]: each for each in document["tensors"]}
-    # A tensor with several names is one file.
+    # A tensor with several names has one file.
     parameters = {
         tensors[target]["file"]: prod(tensors[target]["shape"])
         for kind, _, target, _ in document["inputs"]

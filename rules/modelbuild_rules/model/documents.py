@@ -12,7 +12,7 @@ from modelbuild_rules.kernels.documents import GivenLibrary
 
 
 class DynamicDimension(TypedDict):
-    """A dimension of variable size: its least and greatest size, and its size in the example inputs (None: by
+    """A dimension of variable size: its least and greatest size, and its size in the example inputs (None: the
     default)."""
 
     min: int
@@ -20,18 +20,18 @@ class DynamicDimension(TypedDict):
     example: int | None
 
     auto: NotRequired[bool]
-    """True if torch.export decides how it depends on others, or that it is constant."""
+    """True if torch.export finds that it is constant, or how it depends on other dimensions."""
 
     terms: NotRequired[Mapping[str, int]]
-    """Of a dimension that is a sum of others: the factor of each."""
+    """For a dimension that is a sum of others: the factor of each."""
 
     plus: NotRequired[int]
     """The constant part of the sum."""
 
 
 class DeclaredInput(TypedDict):
-    """An input as BUILD.toml declares it. One with an example file has neither `dtype` nor `range`, and may have no
-    `shape`."""
+    """An input as BUILD.toml declares it. An input with an example file has neither `dtype` nor `range`, and may have
+    no `shape`."""
 
     name: str
 
@@ -63,7 +63,7 @@ class ModelParams(TypedDict):
     """The entry's arguments."""
 
     prepare: str | None
-    """`path/in/workspace.py:name` of the function that prepares the module; None for none."""
+    """`path/in/workspace.py:name` of the function that prepares the module; None if there is none."""
 
     weights: Sequence[str]
     """Prefixes of state dicts, which are the inputs `weights.<prefix>`; '' is the whole module."""
@@ -90,7 +90,7 @@ class ModelParams(TypedDict):
     """Libraries of operators that the model calls."""
 
     method: str
-    """The module's method that is called."""
+    """Name of the called method of the module."""
 
 
 class PartTensor(TypedDict):
@@ -109,17 +109,17 @@ class PartInterface(TypedDict):
     """Distinguishes the modules of one program."""
 
     name: str
-    """For messages."""
+    """The label, for messages."""
 
     inputs: list[PartTensor]
     outputs: list[PartTensor]
 
 
 class PartParams(ModelParams):
-    """The parameters of the export of a model with modules that were compiled elsewhere."""
+    """The export parameters of a model with modules that were compiled elsewhere."""
 
     parts: Mapping[str, PartInterface]
-    """By the submodules that they replace; '' is the whole module."""
+    """By the submodules that the modules replace; '' is the whole module."""
 
 
 class SizeRange(TypedDict):
@@ -135,10 +135,10 @@ class SignatureOutput(TypedDict):
     """An output in signature.json."""
 
     name: str
-    """Of an output inside containers: keys, fields and positions, joined by dots."""
+    """For an output inside containers: keys, fields and positions, joined by dots."""
 
     dtype: str
-    """As torch names it: "float32". Of an output that is not a tensor: "int", "float", "bool" or another type."""
+    """As torch names it: "float32". For an output that is not a tensor: "int", "float", "bool" or another type."""
 
     shape: Sequence[int | str]
     """Sizes, and expressions of dynamic dimensions: "2*batch"."""
@@ -148,7 +148,7 @@ class SignatureInput(SignatureOutput):
     """An input in signature.json."""
 
     dynamic: Mapping[str, SizeRange]
-    """The dimensions that `shape` names, and those that they depend on."""
+    """The dimensions that `shape` names, and the dimensions that these depend on."""
 
     range: tuple[float, float] | None
     """Lowest and highest value, as declared."""
@@ -169,7 +169,7 @@ class Signature(TypedDict):
 
 
 class SourcePlace(TypedDict, total=False):
-    """An entry of debug.json: the place of one of the exported program's nodes, as far as known."""
+    """An entry of debug.json: the place of a node of the exported program, as far as known."""
 
     module: str
     """Qualified name of the innermost module."""
@@ -179,7 +179,7 @@ class SourcePlace(TypedDict, total=False):
 
 
 class Comparison(TypedDict):
-    """How exactly the outputs of a program can be compared with its module's."""
+    """The limits of a comparison of a program's outputs with its module's."""
 
     operators: int
     precision: str
@@ -187,15 +187,15 @@ class Comparison(TypedDict):
 
     quantized: bool
     choices: Sequence[bool]
-    """Of each output, whether it depends on an operator whose result jumps, such as argmax."""
+    """For each output, whether it depends on an operator with a discontinuous result, such as argmax."""
 
 
 class RecordedCalls(TypedDict):
-    """calls.json: calls of a module, whose tensors are in the file beside it."""
+    """calls.json: calls of a module, whose tensors are in the file next to it."""
 
     version: int
     calls: Sequence[str]
-    """Their names, such as "the example inputs"; none if `random`."""
+    """Their names, such as "the example inputs"; empty if `random`."""
 
     random: bool
     """True if the module's outputs vary from call to call."""
@@ -206,4 +206,4 @@ class RecordedCalls(TypedDict):
 
 
 Debug = Mapping[str, SourcePlace]
-"""debug.json: places by the nodes' names."""
+"""debug.json: places by node name."""

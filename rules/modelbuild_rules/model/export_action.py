@@ -26,8 +26,8 @@ def declare_export(
     name: str,
     kernels: tuple[KernelLibrary, ...] = (),
 ) -> ExportedMethod:
-    """Declare the export of a model, with or without parts that were compiled elsewhere. `name` is the model's, for the
-    description; `kernels` are libraries of operators that it calls."""
+    """Declare the export of a model, with or without parts that were compiled elsewhere. `name` is the model's name,
+    for the description; `kernels` are libraries of operators that the model calls."""
     parts = "parts" in params
     method = params["method"]
     made = ctx.action(

@@ -14,7 +14,7 @@ def parse_expression(text: str) -> ast.expr:
         raise ValueError(f"more than {_LONGEST} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about dubious literals, such as 1if
+            warnings.simplefilter("ignore")  # SyntaxWarnings about dubious literals, such as 1if
             return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise ValueError(error.msg) from None

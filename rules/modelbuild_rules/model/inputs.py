@@ -39,7 +39,7 @@ class Dynamic(Attrs):
     """The size in the example inputs; by default 2, or the nearest allowed size."""
 
     auto: bool = False
-    """Let torch.export find how the size depends on others, or that it is constant."""
+    """Let torch.export find that the size is constant, or how it depends on other sizes."""
 
 
 class ModelInput(Attrs):
@@ -49,13 +49,13 @@ class ModelInput(Attrs):
     """The input's name, for `modelbuild run --input`."""
 
     shape: tuple[int | str, ...] | None = None
-    """Sizes. A name refers to a dimension of the table `dynamic`; equal names have equal sizes."""
+    """Sizes. A name refers to a dimension in `dynamic`; equal names have equal sizes."""
 
     dtype: DType | None = None
     """The type of its elements."""
 
     range: tuple[float, float] | None = None
-    """Lowest and highest example value, to which 0 and 255 of a picture are mapped. By default 0 and 1."""
+    """Lowest and highest example value, to which 0 and 255 of a picture are mapped; by default 0 and 1."""
 
     file: Source | None = None
     """An example: `.npy`, `.pt` (a tensor), or `.png` (uint8, rows x columns x channels)."""
@@ -71,16 +71,16 @@ MethodName = Annotated[str, AfterValidator(_method_name)]
 
 
 class Method(Attrs):
-    """A method of a module: the attributes that a model with `forward` alone has itself."""
+    """A method of a module. A model without `methods` has these attributes itself."""
 
     inputs: tuple[ModelInput, ...] = Field(min_length=1)
     """The method's inputs, in order; without `call` also its arguments, by position."""
 
     call: str | None = None
-    """The method's arguments, as Python writes a call: names are inputs, everything else is constant."""
+    """The method's arguments as a Python call: names are inputs, everything else is constant."""
 
     dynamic: dict[str, Dynamic | str] = Field(default_factory=dict)
-    """Dimensions of variable size, by name. A text is a multiple or sum of others: `"8*h8"`, `"past + new"`."""
+    """Dynamic dimensions by name. A text is a multiple or sum of others: `"8*h8"`, `"past + new"`."""
 
     outputs: tuple[str, ...] | None = None
     """Names of the outputs, in order."""
@@ -106,7 +106,7 @@ Place = tuple[str | int, ...]
 
 
 def check_suffix(ctx: Context[Any], path: Place, source: Source, allowed: tuple[str, ...]) -> None:
-    """Raise LoadingError for a file of the workspace whose name has another ending."""
+    """Raise LoadingError for a workspace file whose name has another ending."""
     if not source.is_label and not source.endswith(allowed):
         raise ctx.error(path, f"'{source}': expected a file ending in {', '.join(allowed)}")
 
@@ -114,7 +114,8 @@ def check_suffix(ctx: Context[Any], path: Place, source: Source, allowed: tuple[
 def dynamic_dimensions(
     ctx: Context[Any], declared: Mapping[str, Dynamic | str], place: Place = ()
 ) -> dict[str, DynamicDimension]:
-    """Return the dynamic dimensions declared at a place, those that depend on others with the bounds that follow."""
+    """Return the dynamic dimensions declared at a place. Dimensions that depend on others get the bounds that
+    follow."""
     independent = {name: each for name, each in declared.items() if isinstance(each, Dynamic)}
     found: dict[str, DynamicDimension] = {}
     for name, each in declared.items():
@@ -153,7 +154,7 @@ def _bounds_problem(size: Dynamic) -> str:
 def check_inputs(
     ctx: Context[Any], inputs: tuple[ModelInput, ...], dynamic: Mapping[str, DynamicDimension], place: Place = ()
 ) -> None:
-    """Raise LoadingError for an input at a place that contradicts itself, and for a dimension of none."""
+    """Raise LoadingError for an input at a place that contradicts itself or names an undeclared dimension."""
     check_names(ctx, "inputs", tuple(each.name for each in inputs), place)
     used: set[str] = set()
     for index, each in enumerate(inputs):
@@ -190,7 +191,7 @@ def _problem(each: ModelInput, dynamic: Collection[str]) -> tuple[str, str] | No
 
 
 def check_names(ctx: Context[Any], attribute: str, names: tuple[str, ...], place: Place = ()) -> None:
-    """Raise LoadingError for a name that is no identifier, or that occurs twice."""
+    """Raise LoadingError for a name that is not an identifier or that occurs twice."""
     for index, name in enumerate(names):
         if not _NAME.match(name) or name in names[:index]:
             raise _bad_name(ctx, attribute, (*place, attribute, index), name)

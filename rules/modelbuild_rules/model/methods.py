@@ -1,4 +1,4 @@
-"""The methods of models: a model whose inputs are declared without methods has one, `forward`."""
+"""The methods of models. A model whose inputs are declared without methods has the method `forward`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def methods_of(ctx: Context[Any], label: Dep) -> Mapping[str, ModelMethod]:
 
 
 def method_of(ctx: Context[Any], label: Dep, name: str, place: Place) -> ModelMethod:
-    """Return a model's method of this name, or that of a model with `forward` alone. Raises LoadingError at the place
-    if the model has other methods only."""
+    """Return a model's method of this name, or the method of a model with `forward` alone. Raises LoadingError at the
+    place if the model has other methods only."""
     methods = methods_of(ctx, label)
     found = methods.get(FORWARD if list(methods) == [FORWARD] else name)
     if found is None:
@@ -31,7 +31,7 @@ def method_of(ctx: Context[Any], label: Dep, name: str, place: Place) -> ModelMe
 
 
 def modules_of(ctx: Context[Any], given: Dep | Mapping[str, Dep], methods: Sequence[str]) -> dict[str, int]:
-    """Return the number of each method's module: methods of one model with `methods` have the same."""
+    """Return the number of each method's module. Methods of one model with `methods` have the same module."""
     owners: dict[str, int] = {}
     found: dict[str, int] = {}
     for name in methods:
@@ -44,15 +44,15 @@ def modules_of(ctx: Context[Any], given: Dep | Mapping[str, Dep], methods: Seque
 
 
 def nearest(name: str, methods: Sequence[str]) -> str:
-    """Return the end of a message about an unknown method: the nearest one, or all."""
+    """Return the end of a message about an unknown method: the nearest method, or all methods."""
     return did_you_mean(name, methods) or f"; expected {', '.join(methods)}"
 
 
 def by_method(given: T | Mapping[str, T] | None, method: str) -> T | None:
-    """Return what an attribute with a value, or a table of values by method, has for a method."""
+    """Return a method's value of an attribute, which has one value or a table of values by method."""
     return given.get(method) if isinstance(given, Mapping) else given
 
 
 def place_of(attribute: str, given: Any, method: str) -> Place:
-    """Return the place of what such an attribute has for a method."""
+    """Return the place of a method's value of an attribute."""
     return (attribute, method) if isinstance(given, Mapping) and method in given else (attribute,)

@@ -15,14 +15,14 @@ _EXPECTED = 'expected a multiple or sum of other dimensions, such as "8*h8" or "
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of `plus` and, for each dimension, its size times a number."""
+    """A sum of `plus` and each dimension's size times a number."""
 
     terms: dict[str, int]
     plus: int
 
 
 def parse_size(text: str, dimensions: Collection[str]) -> Linear:
-    """Return the size as a sum. Raises ValueError for text that is none, or that names an unknown dimension."""
+    """Return the size as a sum. Raises ValueError for text that is not a sum, or that names an unknown dimension."""
     try:
         found = parse_expression(text.strip())
     except ValueError as problem:

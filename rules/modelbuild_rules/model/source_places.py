@@ -1,6 +1,6 @@
 """Add places in the model's source to error messages of steps.
 
-The output of a step must not depend on line numbers, so steps know nodes only. When an action has failed, the engine
+The output of a step must not depend on line numbers, so steps name nodes only. When an action has failed, the engine
 adds the nodes' places from the export's debug.json to the message.
 """
 

@@ -56,24 +56,24 @@ class TorchModelAttrs(OriginAttrs):
     """`file.py:name` of a class or function that returns the module when called with `kwargs`."""
 
     exported: Source | None = None
-    """A file of torch.export.save (`.pt2`) or torch.jit.save, in place of `entry`."""
+    """A file of torch.export.save (`.pt2`) or torch.jit.save, instead of `entry`."""
 
     srcs: Sources = ()
-    """More Python files of the module: those of other packages, and those that no import statement names. The file of
-    `entry`, and the package's files that it imports by workspace path or by name within one folder, need no mention."""
+    """Additional Python files of the module: from other packages, or named by no import statement. The file of `entry`
+    and the package's files that it imports by workspace path or, within one folder, by name are included already."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the entry."""
 
     prepare: Entry | None = None
     """`file.py:name` of a function that is called with the module and example arguments before weights are loaded, for
-    example to run a module with lazy parameters once. It may return another module."""
+    example to run lazy parameters once. It may return another module."""
 
     weights: Source | dict[str, Source] | None = None
-    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of such files by submodule."""
+    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of files by submodule."""
 
     allow_missing: bool = False
-    """Let parameters that are in no weights file keep their initial values, which depend on `seed`."""
+    """Let parameters that no weights file contains keep their initial values, which depend on `seed`."""
 
     data: Sources = ()
     """Other files that the code reads, at their workspace paths."""
@@ -82,26 +82,26 @@ class TorchModelAttrs(OriginAttrs):
     """The program's inputs, in order; without `call` also the arguments of `forward`, by position."""
 
     call: str | None = None
-    """The arguments of `forward`, as Python writes a call: names are inputs, everything else is constant."""
+    """The arguments of `forward` as a Python call: names are inputs, everything else is constant."""
 
     dynamic: dict[str, Dynamic | str] = Field(default_factory=dict)
-    """Dimensions of variable size, by name. A text is a multiple or sum of others: `"8*h8"`, `"past + new"`."""
+    """Dynamic dimensions by name. A text is a multiple or sum of others: `"8*h8"`, `"past + new"`."""
 
     outputs: tuple[str, ...] | None = None
     """Names of the outputs, in order."""
 
     methods: dict[MethodName, Method] = Field(default_factory=dict)
-    """In place of `inputs`: methods of the module by name, such as `prefill` and `decode`, each with inputs of its
-    own. They have the same weights."""
+    """Instead of `inputs`: the module's methods by name, such as `prefill` and `decode`, each with its own inputs. The
+    methods share the weights."""
 
     seed: int = 0
-    """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
+    """Seed of torch, random and numpy.random for the module and the example inputs."""
 
     kernels: tuple[Annotated[Dep, LabelOf(KernelLibrary)], ...] = ()
-    """Libraries of operators that the module calls: `kernel_library` targets. Their Python files are among `srcs`."""
+    """`kernel_library` targets with operators that the module calls. Their Python files are among `srcs`."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the code imports in other ways than by import statements."""
+    """Distributions that the code imports without import statements."""
 
 
 EXAMPLE = """
@@ -148,7 +148,7 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
             f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(interface.inputs) if each.file
         }
         model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.exported), kernels)
-        # Only a function that prepares the module gets example inputs in eager mode too.
+        # In eager mode, only a function that prepares the module gets example inputs.
         eager = inputs | examples if attrs.prepare else inputs
         methods[method] = ModelMethod(model, EagerMethod(eager, params, tools, examples))
     exported = {method: each.exported for method, each in methods.items()}
@@ -203,7 +203,7 @@ def _params(ctx: Context[TorchModelAttrs], module: _Module, method: str, interfa
 
 
 def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:
-    """Return the kernel libraries. Raises LoadingError for two that a program could not tell apart."""
+    """Return the kernel libraries. Raises LoadingError for two libraries that a program cannot distinguish."""
     found: list[KernelLibrary] = []
     for index, dep in enumerate(ctx.attrs.kernels):
         library = ctx.provider(dep, KernelLibrary)

@@ -18,8 +18,8 @@ class BackendStackAttrs(Attrs):
     """A list of backends. Each node of a program is offered to them in this order."""
 
     backends: Backends
-    """Names of backends, such as "xnnpack", or tables: `{ type = "xnnpack", per_op_mode = true }`. Unless the last is
-    of type "portable", they must take every node."""
+    """Names of backends, such as "xnnpack", or tables: `{ type = "xnnpack", per_op_mode = true }`. Unless the last
+    backend is "portable", they must take every node."""
 
 
 EXAMPLE = """

@@ -1,4 +1,4 @@
-"""`modelbuild check`: whether programs can be lowered, and every reason why not."""
+"""`modelbuild check`: check that programs can be lowered, and list every reason if they cannot."""
 
 from modelbuild.api import Command
 

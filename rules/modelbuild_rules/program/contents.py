@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def program_contents(name: str, delegation: Artifact, verified: Artifact | None) -> Contents:
-    """Return the contents of a program: its backends, the libraries that it needs besides the runtime, and the number
-    of calls on which it was compared with its model."""
+    """Return the contents of a program: its backends, the libraries that it needs in addition to the runtime, and the
+    number of calls on which it was compared with its model."""
     return Contents((delegation, *([verified] if verified else [])), partial(_components, name))
 
 

@@ -55,7 +55,7 @@ class NodePlace(TypedDict, total=False):
     """Id of the partition."""
 
     index: int | None
-    """Position of the node among those of the partition; None if unknown."""
+    """Position of the node within the partition; None if unknown."""
 
     method: str
     """In delegation.json: the node's method."""
@@ -103,7 +103,7 @@ class CompiledPartition(ProcessedBlob, PartitionAbout):
     """An entry of `partitions` in delegation.json."""
 
     id: str
-    """As in the plan; unless its method is `forward`, after the method's name and a dot."""
+    """As in the plan. For a method other than `forward`, the method's name and a dot precede it."""
 
     backend: str | None
     """Name of its backend."""
@@ -125,7 +125,7 @@ class BackendTotal(TypedDict):
 
 
 class DelegationDocument(TypedDict):
-    """delegation.json, beside a program."""
+    """delegation.json, next to a program."""
 
     version: int
     totals: Mapping[str | None, BackendTotal]
@@ -157,13 +157,14 @@ class MethodState(TypedDict):
 
     changed: list[str]
     inside: list[str]
-    """Those of `changed` that a partition changes, which keeps them for itself."""
+    """Buffers in `changed` that a partition changes and keeps for itself."""
 
     common: dict[str, str]
-    """Those of `changed` that a partition changes, which has them in common with others in this memory, as "cuda:0"."""
+    """Buffers in `changed` that a partition changes and shares with other partitions in this memory, such as
+    "cuda:0"."""
 
     read: list[str]
-    """The others."""
+    """The other buffers in `changed`."""
 
 
 class TargetDevice(TypedDict):
@@ -191,7 +192,7 @@ class ManifestPart(TypedDict):
     """SHA-256 of the blob, in hexadecimal."""
 
     requires: NotRequired[NeededLibrary]
-    """The library that it needs besides the runtime."""
+    """The library that it needs in addition to the runtime."""
 
 
 class ManifestKernels(TypedDict):
@@ -205,7 +206,8 @@ class ManifestKernels(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/program-files.md describes it."""
+    """The JSON of a manifest. The manifest of a .ptd has only the version. docs/reference/program-files.md describes
+    it."""
 
     version: int
     signature: NotRequired[Signature | None]
@@ -216,10 +218,10 @@ class Manifest(TypedDict):
     """Versions of the packages that lowered the program, by name."""
 
     shared_state: NotRequired[bool]
-    """True if buffers that methods change are in one arena, number 2, whose memory all methods have in common."""
+    """True if buffers that methods change are in one arena, number 2, whose memory all methods share."""
 
     modules: NotRequired[Mapping[str, int]]
-    """The number of each method's module, if partitions have state: those of one module have it in common."""
+    """The number of each method's module, if partitions have state. Methods of one module share the state."""
 
     parts: NotRequired[list[ManifestPart]]
     kernels: NotRequired[list[ManifestKernels]]

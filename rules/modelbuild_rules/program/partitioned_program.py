@@ -1,4 +1,4 @@
-"""Compile a program's partitions, and link them, once the partition step has written its plan."""
+"""Compile a program's partitions and link them, after the partition step has written its plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DeviceBackend:
 
     entry          its entry in the stack
     facts          the facts of the device that the backend gets
-    prerequisites  the inputs of its compile step besides the partition
+    prerequisites  the inputs of its compile step in addition to the partition
     """
 
     entry: StackEntry
@@ -82,7 +82,7 @@ class PartitionedMethod:
     name      its name
     model     the model that was lowered
     lowered   the outputs of the partition step
-    backends  those of its stack, in the stack's order
+    backends  the backends of its stack, in order
     module    the number of its module; methods with the same number share their state
     """
 
@@ -122,7 +122,7 @@ class PartitionedProgram:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """Return the names of outputs besides the .pte, its delegation and its signature."""
+        """Return the names of outputs in addition to the .pte, its delegation and its signature."""
         return (*(("ptd",) * self.external), *(each.name for each in self.sidecars))
 
     @property
@@ -134,7 +134,7 @@ class PartitionedProgram:
 
     @property
     def plans(self) -> list[DerivedArtifact]:
-        """The files that `compile_and_link` takes: the plan of each method, and its state if methods share it."""
+        """The input files of `compile_and_link`: the plan of each method, and its state if methods share it."""
         names = ("plan", "state")
         return [each.lowered[name] for name in names for each in self.methods if name in each.lowered]
 

@@ -71,35 +71,34 @@ _Stack = Annotated[Dep, LabelOf(BackendStack)] | Backends
 
 
 class PteProgramAttrs(Attrs):
-    """A model, or several as methods of one program, compiled with a stack of backends for a device."""
+    """A model, or several models as methods of one program, compiled with a stack of backends for a device."""
 
     renamed: ClassVar[Mapping[str, str]] = {"methods": "model", "stacks": "stack"}
 
     model: _Model | dict[MethodName, _Model]
-    """The model: a `torch_model`, a `quantized_model`, or a module that was compiled elsewhere: a `tensorrt_engine`. It
-    becomes the method `forward`; one with `methods` becomes these. Or a table: the model of each method, by the
-    method's name; of a model with `methods`, it is the method of this name. Weights that several methods use are in
-    the program once."""
+    """A `torch_model`, `quantized_model` or `tensorrt_engine` (compiled elsewhere). It becomes the method `forward`; a
+    model's `methods` become the program's methods. Or a table of models by method; a model with `methods` then provides
+    the method of this name. The program contains weights of several methods once."""
 
     stack: _Stack | dict[MethodName, _Stack] | None = None
-    """The backends: a list as in a `backend_stack`, or the label of one. Or a table: these of each method, by the
-    method's name. Required unless the model was compiled elsewhere."""
+    """A list of backends as in a `backend_stack`, the label of a `backend_stack`, or a table of these by method.
+    Required unless the model was compiled elsewhere."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
-    """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
+    """Modules compiled elsewhere (`tensorrt_engine`), by the submodule that each replaces."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """The device: a `device_target`. `--device` overrides it."""
+    """A `device_target`. `--device` overrides it."""
 
     external_weights: bool = False
-    """Write weights to a `.ptd` beside the `.pte`, to share them between programs or load them separately."""
+    """Write weights to a `.ptd` next to the `.pte`, to share them or load them separately."""
 
     device_io: bool = False
-    """Keep inputs and outputs of partitions on a GPU in device memory that the caller provides, without copies."""
+    """Keep partitions' inputs and outputs on a GPU in device memory that the caller provides, without copies."""
 
     verify: bool = True
-    """Run the program after it is linked, and fail if it computes something else than its model: on the example inputs,
-    and on others. Of a stack with parts for a GPU, no program runs; its parts are compared before they are compiled."""
+    """Run the linked program on the example inputs and other inputs, and fail if it differs from its model. If the
+    stack has a backend for GPUs, compare partitions before they are compiled, instead of running the program."""
 
 
 EXAMPLE = """
@@ -217,8 +216,8 @@ def _partition(
     facts: DeviceFacts,
     flags: tuple[bool, bool],
 ) -> Mapping[str, DerivedArtifact]:
-    """Declare the action that lowers a method; return its outputs. `flags`: check its parts on a recorded call, and
-    share its state with other methods."""
+    """Declare the action that lowers a method; return its outputs. `flags`: check its partitions on a recorded call,
+    and share its state with other methods."""
     run, shares = flags
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
     eager = _eager(model)
@@ -399,5 +398,5 @@ def _for_device(
 
 
 def _target(facts: DeviceFacts) -> str:
-    """Return the machine that kernels are compiled for: the device, or that of the build."""
+    """Return the machine that kernels are compiled for: the device, or the machine of the build."""
     return target_of(facts["arch"], facts["os"], facts["min_glibc"]) if facts else target_of(os.uname().machine)

@@ -14,13 +14,13 @@ from modelbuild_rules.providers import ExportedMethod, Lowering, Program, StackE
 
 
 def runs_here(program: Program, stacks: Mapping[str, tuple[StackEntry, ...]]) -> bool:
-    """Return whether the machine of the build can run a program: all its parts, and its kernel libraries."""
+    """Return whether the machine of the build can run all partitions of a program and its kernel libraries."""
     here = program.device is None or program.device.arch == os.uname().machine or not program.kernels
     return here and all(entry.backend.runs_here for stack in stacks.values() for entry in stack)
 
 
 def verify_action(ctx: Context[Any], program: Program, models: Mapping[str, ExportedMethod]) -> Artifact:
-    """Declare the action that verifies a program, made from these models by its methods' names; return its output."""
+    """Declare the action that verifies a program against the models by method; return its output."""
     runtime = installed_runtime(None)
     if runtime.folder() is None:
         problem = f"runs the program with the C++ runtime, and no {runtime.distribution} with it is installed"

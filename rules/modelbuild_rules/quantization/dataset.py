@@ -1,4 +1,4 @@
-"""dataset: samples that bind a model's inputs by name, for calibration and for tests of accuracy."""
+"""dataset: samples that bind a model's inputs by name, for calibration and for accuracy tests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class DatasetAttrs(OriginAttrs):
-    """Samples: each is a set of arrays by name, the inputs of a model and, for metrics, labels. Set one of `files`,
+    """Samples: each has arrays by name, which are a model's inputs and, for metrics, labels. Set one of `files`,
     `archives` and `generator`."""
 
     files: dict[str, Sources] = Field(default_factory=dict)
-    """Files of each name, in order: the first of each are the first sample. `.npy`, `.json` or pictures, read as
-    `modelbuild run` reads them."""
+    """Files by name, in the samples' order: `.npy`, `.json` or pictures, read as `modelbuild run` reads them. The first
+    files of all names make the first sample."""
 
     archives: Sources = ()
     """`.npz` or `.safetensors` files; each is a sample, with arrays by name."""
 
     generator: Entry | None = None
-    """`file.py:name` of a function that yields samples: tables of arrays (of numpy or torch) by name."""
+    """`file.py:name` of a function that yields samples: tables of numpy or torch arrays by name."""
 
     srcs: Sources = ()
-    """More Python files of the generator: those of other packages, and those that no import statement names."""
+    """Additional Python files of the generator: from other packages, or named by no import statement."""
 
     data: Sources = ()
     """Other files that the generator reads, at their workspace paths."""
@@ -39,13 +39,13 @@ class DatasetAttrs(OriginAttrs):
     """Arguments of the generator."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the generator uses in other ways than by import statements."""
+    """Distributions that the generator uses without import statements."""
 
     seed: int = 0
-    """Seed of torch, random and numpy.random when the generator runs."""
+    """Seed of torch, random and numpy.random for the generator."""
 
     max_samples: int | None = Field(default=None, ge=1)
-    """Maximum number of samples, the first ones; by default all."""
+    """Number of samples to use, from the first; by default all."""
 
 
 EXAMPLE = """

@@ -19,7 +19,7 @@ class UsedQuantizer(TypedDict):
     """Import name of the module that makes torchao's quantizer."""
 
     attributes: Mapping[str, Any]
-    """Its attributes: for the calibration those that decide it, for the conversion all."""
+    """Its attributes: all for the conversion; for the calibration, the attributes that decide the calibration."""
 
 
 class GeneratedParams(TypedDict):
@@ -54,26 +54,26 @@ class Layer(TypedDict):
     """The operators, as "aten.linear.default"."""
 
     tables: Sequence[int]
-    """Indices of the tables of the recipe that take them."""
+    """Indices of the recipe's tables that take the operators."""
 
     parameters: int
-    """The number of their weights and biases."""
+    """Number of weights and biases."""
 
 
 Layers = Sequence[Layer]
-"""layers.json: in the order of the program."""
+"""layers.json: layers in the order of the program."""
 
 
 class Measured(TypedDict):
     """measured.json: the error of a quantized program on samples. An error is the norm of an output's differences from
-    the program in floating point, as a fraction of the output's norm; of other types than floating point, the square
+    the program in floating point, as a fraction of the output's norm; for types other than floating point, the square
     root of the fraction of elements that differ. None is infinite."""
 
     error: float | None
     """The greatest error of an output."""
 
     output: str
-    """The output that has it."""
+    """The output with this error."""
 
     outputs: Mapping[str, float | None]
     """The errors of all outputs."""
@@ -92,10 +92,10 @@ class SensitiveLayer(TypedDict):
     """The error when only this layer is quantized."""
 
     output: str
-    """The output that has it."""
+    """The output with this error."""
 
     rest: float | None
-    """The error that is expected when this layer and all above it stay in floating point: errors add as squares."""
+    """The expected error when this layer and all above it stay in floating point: errors add as squares."""
 
 
 class LeftInFloat(TypedDict):
@@ -105,10 +105,10 @@ class LeftInFloat(TypedDict):
     """Their names, for the attribute `exclude` of quantizers."""
 
     error: float | None
-    """The measured error without them."""
+    """The measured error without these layers."""
 
     parameters: int
-    """The number of their weights and biases."""
+    """Number of weights and biases."""
 
 
 class Sensitivity(TypedDict):
@@ -121,20 +121,20 @@ class Sensitivity(TypedDict):
     """The measured error of the whole recipe."""
 
     output: str
-    """The output that has it."""
+    """The output with this error."""
 
     parameters: int
-    """The number of the weights and biases of all layers."""
+    """Number of weights and biases of all layers."""
 
     layers: Sequence[SensitiveLayer]
-    """From the most sensitive to the least."""
+    """From the most sensitive layer to the least."""
 
     leave: LeftInFloat | None
     """None if the error is spread over many layers."""
 
 
 Modules = Mapping[str, str]
-"""modules.json: the qualified name of the innermost module of each of the exported program's nodes."""
+"""modules.json: by node of the exported program, the qualified name of its innermost module."""
 
 Origins = Mapping[str, str]
-"""origins.json: the node of the float program that each node of the quantized program was made from."""
+"""origins.json: by node of the quantized program, the node of the float program that it was made from."""

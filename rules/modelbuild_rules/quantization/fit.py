@@ -9,7 +9,7 @@ from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 
 def unfit(model: ExportedMethod, stack: Sequence[StackEntry]) -> str:
-    """Return why a stack does not fit the recipe of a model; '' if it does, and for a model in floating point."""
+    """Return why a stack does not fit the recipe of a model; '' if it fits or the model is in floating point."""
     backends = [(entry.backend.name, entry.attributes) for entry in stack]
     for each in model.quantizers:
         if problem := each.quantizer.problem(each.attributes, backends):
@@ -18,6 +18,6 @@ def unfit(model: ExportedMethod, stack: Sequence[StackEntry]) -> str:
 
 
 def unfit_device(model: ExportedMethod, facts: DeviceFacts) -> str:
-    """Return why a device does not fit the recipe of a model, with what is expected; '' if it does."""
+    """Return why a device does not fit the recipe of a model, and the expected device; '' if it fits."""
     problems = (each.quantizer.device_problem(each.attributes, facts) for each in model.quantizers)
     return next(filter(None, problems), "")

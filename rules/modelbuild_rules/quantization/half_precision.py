@@ -1,4 +1,4 @@
-"""The quantizer that is for every backend: half precision, for the model or all but some of its submodules."""
+"""The quantizer for every backend: half precision, for the model or some of its submodules."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class HalfPrecision(Attrs):
     """The type."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to change, with all that is inside; by default the whole model."""
+    """Submodules to change, with their submodules; by default the whole model."""
 
     exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to leave in float32, with all that is inside."""
+    """Submodules to leave in float32, with their submodules."""
 
 
 QUANTIZER = Quantizer(

@@ -50,20 +50,20 @@ _PRELOAD = ("torch", "executorch.exir")
 
 
 class QuantizedModelAttrs(Attrs):
-    """A model, quantized after training by a recipe."""
+    """A model, quantized by a recipe after training."""
 
     renamed: ClassVar[Mapping[str, str]] = {"calibrations": "calibration"}
 
     model: Annotated[Dep, LabelOf(Model)]
-    """The model in floating point: a `torch_model`. Of one with `methods`, each is quantized."""
+    """A `torch_model` in floating point. All `methods` of a model are quantized."""
 
     recipe: Annotated[Dep, LabelOf(QuantizationRecipe)] | Annotated[Attrs, Extensible("quantizer", by_name=False)]
-    """The `quantization_recipe`, or the only table of one: `{ type = "half" }`."""
+    """A `quantization_recipe`, or its only table: `{ type = "half" }`."""
 
     calibration: Annotated[Dep, LabelOf(Dataset)] | dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] | None = None
-    """A `dataset` of typical inputs, on which the ranges of activations are observed; for a model with `methods`, a
-    table of one for each method. Required for a recipe with static ranges; others do not read it. A sample starts with
-    the initial values of buffers that the method changes."""
+    """A `dataset` of typical inputs to observe the ranges of activations on, or a table of datasets by method. Required
+    for static ranges, otherwise not read. Each sample starts with the initial values of buffers that the method
+    changes."""
 
 
 EXAMPLE = """
@@ -111,7 +111,7 @@ def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, Exporte
 
 
 def _calibration(ctx: Context[QuantizedModelAttrs], method: str, recipe: QuantizationRecipe) -> Dataset | None:
-    """Return the data of a method. Raises LoadingError if there is none for a recipe that needs data."""
+    """Return a method's calibration data. Raises LoadingError if a recipe that needs data has none."""
     attrs = ctx.attrs
     label = by_method(attrs.calibration, method)
     if label is not None:
@@ -192,7 +192,7 @@ class _Quantization:
         )
 
     def _expected(self, program: Artifact, weights: Artifact) -> Artifact:
-        """Declare the action that computes what the quantized program returns, in eager mode; return its output."""
+        """Declare the action that computes the quantized program's results in eager mode; return its output."""
         return self._ctx.action(
             "expected",
             name=named("expected", self._method),
@@ -207,8 +207,8 @@ class _Quantization:
         )["calls"]
 
     def _modules(self) -> Artifact:
-        """Declare the action that lists the module of each node. It reads source lines, and its output has none, so a
-        comment in the model's source calibrates nothing again."""
+        """Declare the action that lists the module of each node. It reads source lines but writes none, so a comment in
+        the model's source does not repeat the calibration."""
         return self._ctx.action(
             "modules",
             name=named("modules", self._method),
@@ -219,7 +219,7 @@ class _Quantization:
         )["modules"]
 
     def _observed(self) -> Artifact | None:
-        """Declare the calibration, and return the observed ranges; None for a recipe that needs no data."""
+        """Declare the calibration; return the observed ranges, or None for a recipe that needs no data."""
         attrs = self._ctx.attrs
         if not any(each.quantizer.needs_data(each.attributes) for each in self._recipe.quantizers):
             return None
@@ -246,7 +246,7 @@ class _Quantization:
         )["observed"]
 
     def sensitivity(self) -> DerivedArtifact:
-        """Declare the report about the error of each layer."""
+        """Declare the report of each layer's error."""
         data = self._data
         actions = SensitivityActions(
             program=self._program,

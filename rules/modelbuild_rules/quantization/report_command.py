@@ -60,7 +60,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
-    """Yield the lines, with the `most` most sensitive layers."""
+    """Yield the lines, with at most `most` layers, the most sensitive first."""
     layers, samples = report["layers"], _count(report["samples"], "sample")
     yield f"{label}: error {_percent(report['error'])} of '{report['output']}' over {samples}"
     rows = [_HEAD, *(_row(each) for each in layers[:most])]

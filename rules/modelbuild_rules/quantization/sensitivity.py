@@ -1,5 +1,5 @@
-"""The sensitivity report of a quantized model: the error of each layer, by an action for each, and the layers to leave
-in floating point."""
+"""The sensitivity report of a quantized model: each layer's error, measured by an action, and the layers to leave in
+floating point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SensitivityActions:
     program     the inputs `program`, `weights` and `modules`
     samples     the inputs that contain samples
     signature   the model's signature
-    quantizers  those of the recipe, with all their attributes
+    quantizers  quantizers of the recipe, with all their attributes
     tools       distributions that the steps use
     plugins     the modules of the quantizers
     model       the model's label, for descriptions
@@ -81,8 +81,8 @@ class SensitivityActions:
         return ctx.expand(reads=ranked, promises=[_REPORT], then=complete, name=named("leave", self.method))["report"]
 
     def _alone(self, layer: Layer) -> list[UsedQuantizer]:
-        """Return the tables that quantize a layer, for this layer alone. They lack the lists of submodules, so that a
-        layer is measured once, whatever else a recipe excludes."""
+        """Return the tables that quantize a layer, for this layer alone. They lack the lists of submodules, so a layer
+        is measured once although recipes exclude different layers."""
         found: list[UsedQuantizer] = []
         for index in layer["tables"]:
             used = self.quantizers[index]

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class ReleasedFile(TypedDict):
-    """A file by its path among those that are published."""
+    """A published file, by its path."""
 
     path: str
     sha256: str
@@ -14,7 +14,8 @@ class ReleasedFile(TypedDict):
 
 
 class ReleaseDocument(TypedDict):
-    """release.json. `version` is the format's, `release` that of the files; `notes` is the name of a file, or ''."""
+    """release.json. `version` is the format's version, `release` the files' version; `notes` is the name of a file, or
+    ''."""
 
     version: int
     name: str

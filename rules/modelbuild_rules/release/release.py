@@ -1,4 +1,4 @@
-"""release: files that are published together under a version, once their tests passed."""
+"""release: files that are published together under a version, after their tests passed."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ Version = Annotated[str, AfterValidator(_check_version), Field(json_schema_extra
 
 
 class ReleaseAttrs(Attrs):
-    """Files that `modelbuild release` publishes together, once their tests passed. `modelbuild build` makes them and
-    `release.json`, which lists them."""
+    """Files that `modelbuild release` publishes together after their tests passed. `modelbuild build` makes the files
+    and `release.json`, which lists them."""
 
     version: Version
-    """The version: the tag in a registry, or the name of the folder elsewhere."""
+    """The version: the tag in a registry, or the folder's name elsewhere."""
 
     artifacts: Sources
-    """The files: labels of targets that provide them, or paths. No two may have the same name."""
+    """The files: labels of targets that provide them, or paths. Their names must differ."""
 
     tests: tuple[Dep, ...] = ()
     """Labels of tests and test suites that must run and pass before anything is published."""
 
     notes: Source | None = None
-    """A file with notes about the release, which is published with it."""
+    """A file with release notes, which is published too."""
 
 
 EXAMPLE = """

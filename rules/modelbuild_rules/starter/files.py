@@ -28,8 +28,8 @@ class Starter:
 
     files   texts by path
     copies  files to copy into it, by path
-    todo    parts that the user has to write, each in one line
-    runs    command lines that make sense next
+    todo    parts that the user must write, one line each
+    runs    next command lines for the user
     """
 
     files: Mapping[str, str]
@@ -47,8 +47,8 @@ def example() -> Starter:
 
 
 def from_checkpoint(path: Path) -> Starter:
-    """Return targets for a checkpoint. It is read in another process, which executes nothing in the file. Raises
-    UsageError for a file that is no checkpoint, and EnvironmentProblem if PyTorch is missing."""
+    """Return targets for a checkpoint. Another process reads the checkpoint and executes nothing in it. Raises
+    UsageError for a file that is not a checkpoint, and EnvironmentProblem if PyTorch is missing."""
     if not path.name.endswith(_SUFFIXES):
         raise UsageError(f"{path}: not a checkpoint; expected a file ending in {', '.join(_SUFFIXES)}")
     if not path.is_file():

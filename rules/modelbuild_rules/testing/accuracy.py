@@ -1,4 +1,4 @@
-"""Numbers over a dataset that a pte_test computes from the program's results, and the losses that it accepts."""
+"""Metrics over a dataset that a pte_test computes from the program's results, and their allowed losses."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ class AccuracyMetric(Attrs):
 
     top: int | None = Field(default=None, ge=1)
     """With `label`: the fraction of rows whose label is among the `top` largest elements of `output`. Without: the
-    fraction of these elements whose indices the program and the model share."""
+    fraction of these elements' indices that the program and the model share."""
 
     label: str | None = None
-    """The name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes. With
-    "wer": words, as integers; negative ones are none."""
+    """Name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes. With
+    "wer": words, as integers; negative integers are not words."""
 
     measure: Literal["cosine", "max_error", "map", "wer"] | None = None
     """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference. With `label`:
-    COCO's mean average precision of boxes (x1, y1, x2, y2), or the rate of wrong words, the lower the better."""
+    COCO's mean average precision of boxes (x1, y1, x2, y2), or the word error rate (lower is better)."""
 
     output: str | None = None
-    """With `top` or `measure`: the name of the output. With "wer" it has words, or scores of all words in the last
-    dimension: then the largest counts, and a repeated word counts once."""
+    """With `top` or `measure`: the output's name. With "wer", it contains words, or scores of all words in the last
+    dimension: then the word of the largest score counts, and repeated words count once."""
 
     scores: str | None = None
-    """With "map": the output with the score of each box."""
+    """With "map": the output with each box's score."""
 
     classes: str | None = None
-    """With "map": the output with the class of each box; by default all are of one class."""
+    """With "map": the output with each box's class; by default all boxes have one class."""
 
     label_classes: str | None = None
-    """With `classes`: the name of the samples' array with the class of each right box."""
+    """With `classes`: name of the samples' array with each right box's class."""
 
     blank: int | None = None
-    """With "wer": an integer that is no word."""
+    """With "wer": an integer that is not a word."""
 
     entry: Entry | None = None
-    """`file.py:name` of a function. It gets a result and its sample, both as arrays by name, and returns a number, the
-    higher the better. The mean over the samples counts."""
+    """`file.py:name` of a function of a result and its sample, both arrays by name. It returns a number (higher is
+    better); the mean over the samples counts."""
 
     min: float | None = None
     """Minimum of the program's number."""
@@ -58,17 +58,18 @@ class AccuracyMetric(Attrs):
     """Maximum of the program's number."""
 
     max_loss: float | None = Field(default=None, ge=0)
-    """With `label` or `entry`: how much worse the program's number may be than the model's; 0.01 is a point of 100."""
+    """With `label` or `entry`: the greatest allowed loss of the program's number from the model's; 0.01 is one
+    percentage point."""
 
 
 class Accuracy(Attrs):
-    """Numbers over a dataset, of the program and of its loss against the model."""
+    """Metrics of a program over a dataset, and their losses against the model."""
 
     dataset: Annotated[Dep, LabelOf(Dataset)]
     """A `dataset`."""
 
     metrics: tuple[AccuracyMetric, ...] = Field(min_length=1)
-    """The numbers, with limits."""
+    """The metrics, with limits."""
 
 
 def accuracy_params(
@@ -112,7 +113,7 @@ def accuracy_params(
 
 
 def _label_problem(each: AccuracyMetric) -> str:
-    """Return how the attributes about right answers contradict the others; '' if they do not."""
+    """Return the contradiction between the attributes about right answers and the others; '' if there is none."""
     labelled = each.measure in ("map", "wer")
     if each.label is not None and each.top is None and not labelled:
         return "expected 'label' with 'top', 'map' or 'wer' only"
@@ -130,7 +131,7 @@ def _label_problem(each: AccuracyMetric) -> str:
 
 
 def _problem(each: AccuracyMetric) -> str:
-    """Return how a table contradicts itself; '' if it does not."""
+    """Return the contradiction within a table; '' if there is none."""
     if [each.top, each.measure, each.entry].count(None) != 2:
         return "expected one of 'top', 'measure' and 'entry'"
     if (each.entry is None) == (each.output is None):

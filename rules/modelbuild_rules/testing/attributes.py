@@ -21,7 +21,7 @@ _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 def parse_latency(text: float | str) -> float:
-    """Return the milliseconds of a latency such as "8 ms". Raises ValueError for anything else, and for none."""
+    """Return the milliseconds of a positive latency such as "8 ms". Raises ValueError for any other text."""
     match = _LATENCY.fullmatch(str(text)) if isinstance(text, str) else None
     milliseconds = float(match[1]) * _MILLISECONDS[match[2]] if match else 0.0
     if milliseconds <= 0:
@@ -55,7 +55,7 @@ class Latency(Attrs):
     """Maximum ratio of the median latency to the baseline's, both measured in this run."""
 
     baseline: Annotated[Dep, LabelOf(Program)] | None = None
-    """The `pte_program` of the baseline; by default eager PyTorch."""
+    """A `pte_program` as the baseline; by default eager PyTorch."""
 
     max: dict[str, Milliseconds] = Field(default_factory=dict)
     """With `on_device`: the maximum median latency, such as "8 ms", by the device's label."""
@@ -64,11 +64,11 @@ class Latency(Attrs):
     """With `on_device`: the maximum 95th percentile of the latency, by the device's label."""
 
     runs: int = Field(default=50, ge=1, le=100_000)
-    """With `on_device`: the number of measured runs, after a tenth as many others."""
+    """With `on_device`: the number of measured runs. A tenth as many warmup runs precede them."""
 
 
 def budgets(limits: Limits, latency: Latency, on_device: bool) -> dict[str, float]:
-    """Return the limits that a test checks, by the names of attributes; those of latencies on a device are apart."""
+    """Return the limits that a test checks, by the names of attributes, without limits of latencies on a device."""
     given: Mapping[str, Any] = {
         "limits.bytes": limits.bytes,
         "limits.partitions": limits.partitions,
@@ -86,10 +86,10 @@ class TestAttrs(Attrs):
     """Limits of the test: 1 minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, or an hour and 8 GiB."""
 
     timeout: Duration | None = None
-    """Duration after which the test fails, such as "30 min" or seconds; by default the limit of `size`."""
+    """Maximum duration, such as "30 min" or seconds; by default the limit of `size`."""
 
     gpus: int = Field(default=0, ge=0, le=64)
-    """Number of GPUs that the test uses. With 0 it sees no GPU."""
+    """Number of GPUs that the test uses. With 0, it sees no GPU."""
 
     flaky: bool = False
     """Run the test up to three times until it passes."""

@@ -26,7 +26,7 @@ def search_here(
     runtime: InstalledRuntime | None,
 ) -> DerivedArtifact | None:
     """Declare the action that searches on this machine; return its finding, or None if a method's lowering is unknown.
-    `params` and `unkeyed` are those of parity/runners.py, too."""
+    parity/runners.py takes `params` and `unkeyed` too."""
     methods = _Methods.of(tested)
     if methods is None:
         return None
@@ -56,8 +56,8 @@ def search_on_device(
     """Declare the actions that search on the test's device; return the finding, or None if a method's lowering is
     unknown.
 
-    The device runs the program with all tensors between partitions as outputs, on the case that failed in the report,
-    and then the wrong partition with its nodes' results as outputs.
+    The device runs the program on the case that failed in the report, with all tensors between partitions as outputs.
+    It then runs the wrong partition with its nodes' results as outputs.
     """
     methods = _Methods.of(tested)
     if methods is None:
@@ -145,7 +145,7 @@ class _Methods:
         }
 
     def lowered(self) -> dict[str, Artifact]:
-        """Return the models that were lowered, and what their compile steps read besides partitions."""
+        """Return the lowered models, and the inputs of their compile steps in addition to partitions."""
         found: dict[str, Artifact] = {}
         for method, each in self.lowerings.items():
             found[f"lowered.{method}.program"] = each.model.program

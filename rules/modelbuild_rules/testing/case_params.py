@@ -55,7 +55,7 @@ def case_params(
 
 
 def _steps(case: TestCase) -> Iterator[tuple[CaseStep, Place, str]]:
-    """Yield a case's steps, each with its place in the declaration, and with words for messages."""
+    """Yield a case's steps, each with its place in the declaration and its name in messages."""
     if case.files:
         yield CaseStep.model_construct(files=case.files), ("files",), ""
     for number, files in enumerate(case.calls):
@@ -88,9 +88,10 @@ def _check_step(
     tested: TestedMethods,
     before: Sequence[str],
 ) -> None:
-    """Raise LoadingError for a step whose inputs are not each given once. `before`: the methods called before it."""
+    """Raise LoadingError for a step with an input that is missing or given twice. `before`: the methods called before
+    it."""
     names, in_steps = tested.inputs(method), "steps" in place
-    # Outside `steps`, the place is that of the only table.
+    # Outside `steps`, the place is the case's table.
     tables = {name: (*place, name) if in_steps else place for name in ("files", "feed", "count", "generator")}
     given: dict[str, str] = {}
     for table in ("files", "feed", "count"):

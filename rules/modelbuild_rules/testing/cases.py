@@ -11,7 +11,7 @@ from modelbuild_rules.case_names import case_names
 
 
 class Draw(Attrs):
-    """Inputs drawn by numpy's default_rng(seed), one after another in the program's order."""
+    """Inputs that numpy's default_rng(seed) draws in the program's order."""
 
     seed: int = Field(ge=0)
     """Seed of all values."""
@@ -21,7 +21,7 @@ class Draw(Attrs):
     in `range`, both ends included; booleans are true with probability 1/2."""
 
     range: tuple[float, float] | None = None
-    """Lowest and highest value; by default the range that the model declares for the input, else 0 and 1."""
+    """Lowest and highest value; by default the input's range in the model, or 0 and 1."""
 
     mean: float = 0.0
     """Mean of the normal distribution."""
@@ -34,51 +34,50 @@ class Draw(Attrs):
 
 
 class Generator(Draw):
-    """Inputs drawn by numpy's default_rng(seed + number of the case), one after another in the program's order."""
+    """Inputs that numpy's default_rng(seed + number of the case) draws in the program's order."""
 
     count: int = Field(default=1, ge=1, le=1000)
     """Number of cases to draw."""
 
     calls: int = Field(default=1, ge=1, le=1000)
-    """Number of calls in each case, one after another, with inputs of their own: see `calls` of a case."""
+    """Number of calls in each case, each with its own inputs: see `calls` of a case."""
 
 
 class Fed(Attrs):
-    """The newest output of this name that a call before returned, in eager PyTorch."""
+    """The newest output of this name from an earlier call, in eager PyTorch."""
 
     output: str
     """The output's name."""
 
     argmax: bool = False
-    """Take the index of the largest element of each row (along the last dimension), such as the most probable token."""
+    """Take the index of the largest element of each row (the last dimension), such as the most probable token."""
 
 
 class CaseStep(Attrs):
-    """Calls of one method. Each input comes from a file, an output, a count, or else the generator."""
+    """Calls of one method. Each input comes from a file, an output, a count, or the generator."""
 
     method: str | None = None
-    """The program's method; by default that of the test."""
+    """The program's method; by default the test's method."""
 
     calls: int = Field(default=1, ge=1, le=1000)
-    """Number of calls, one after another."""
+    """Number of successive calls."""
 
     files: dict[str, Source] = Field(default_factory=dict)
     """Inputs from files, the same in each call."""
 
     feed: dict[str, Fed] = Field(default_factory=dict)
-    """Inputs that are outputs of calls before."""
+    """Inputs that are outputs of earlier calls."""
 
     count: dict[str, int] = Field(default_factory=dict)
-    """Inputs of consecutive integers, by the first one: each call goes on where the call before ended, such as the
-    positions of tokens."""
+    """Inputs of consecutive integers, such as positions of tokens, by the first integer. Each call continues where the
+    call before ended."""
 
     generator: Draw | None = None
     """The generator that draws all other inputs."""
 
 
 class TestCase(Attrs):
-    """A case: each input from a file, or all inputs from a generator, or steps. It starts with the model's initial
-    state."""
+    """A case. Its inputs come from files, a generator or steps. It starts with the model's initial state."""
 
     name: str
     """The case's name in the report."""
@@ -87,15 +86,15 @@ class TestCase(Attrs):
     """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
 
     calls: tuple[dict[str, Source], ...] = ()
-    """Instead of `files`: several calls, one after another, each a table of files. State that a call leaves, such as a
-    cache of keys and values, is that of the next call. The outputs of each call are compared."""
+    """Instead of `files`: a table of files for each of several successive calls, all of which are compared. A call
+    starts with the state that the previous call left, such as a cache of keys and values."""
 
     generator: Generator | None = None
     """The generator that draws the inputs."""
 
     steps: tuple[CaseStep, ...] = ()
-    """Instead of these: calls of several methods, such as `prefill` and then `decode`, one after another like
-    `calls`."""
+    """Instead of `files`, `calls` and `generator`: successive calls of several methods, such as `prefill` and
+    `decode`."""
 
     def names(self) -> list[str]:
         """Return the names of the cases in the report."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OutputTolerance(Attrs):
-    """Limits of an output: |a - b| <= abs + rel * |b| for each value, b being eager PyTorch's, and the cosine."""
+    """Limits of an output: |a - b| <= abs + rel * |b| for each value, with b from eager PyTorch, and the cosine."""
 
     abs: float | None = None
     """Allowed absolute difference of any value; by default 1e-4 for float32 and float64, 1e-2 for float16, 4e-2 for
@@ -29,17 +29,17 @@ class OutputTolerance(Attrs):
     """Allowed difference relative to eager PyTorch's value, added to `abs`; the same defaults."""
 
     cosine: float | None = None
-    """Minimum cosine of the angle between both outputs, as vectors. If set, `abs` and `rel` apply only if set too."""
+    """Minimum cosine of the angle between both outputs, as vectors. With `cosine`, `abs` and `rel` have no defaults."""
 
     ignore: bool = False
-    """Do not compare this output; for outputs that a metric compares."""
+    """Do not compare this output, for example because a metric compares it."""
 
 
 class Tolerance(OutputTolerance):
-    """Limits of all outputs, and of some by name."""
+    """Limits of all outputs, and of some outputs by name."""
 
     outputs: dict[str, OutputTolerance] = Field(default_factory=dict)
-    """Limits of individual outputs, by name, instead of those of all."""
+    """Limits of individual outputs by name, instead of the limits of all outputs."""
 
 
 class Metric(Attrs):
@@ -47,14 +47,14 @@ class Metric(Attrs):
     largest elements."""
 
     entry: Entry | None = None
-    """`file.py:name` of a function. It gets both results as arrays by name."""
+    """`file.py:name` of a function of both results, as arrays by name."""
 
     top: int | None = Field(default=None, ge=1)
-    """Instead of a function: the fraction of the `top` largest elements of each row (the last dimension) of `output`
-    whose indices both results share; 1 is top-1 agreement. An output of integers contains such indices itself."""
+    """Instead of a function: the fraction of the indices of the `top` largest elements of each row (the last dimension)
+    of `output` that both results share; 1 is top-1 agreement. An output of integers contains the indices itself."""
 
     output: str | None = None
-    """With `top`: the name of the output."""
+    """With `top`: the output's name."""
 
     min: float | None = None
     """Minimum of the number."""
@@ -65,9 +65,9 @@ class Metric(Attrs):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What steps that run the program compare.
+    """Inputs and parameters of the steps that run and compare the program.
 
-    inputs    the model's files, the cases', the program's and the metrics' Python files (`metric_srcs`)
+    inputs    files of the model, cases and program, and the metrics' Python files (`metric_srcs`)
     params    the methods, the cases, the tolerances and the metrics
     accuracy  the metrics over a dataset
     """
@@ -78,7 +78,7 @@ class Comparison:
 
     @property
     def selected(self) -> bool:
-        """Return whether a filter selects some of the cases, which measure nothing of the whole."""
+        """Return whether a filter selects some of the cases. Measurements are then incomplete."""
         return "filter" in self.params
 
 

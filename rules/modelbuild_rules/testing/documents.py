@@ -43,7 +43,7 @@ class DrawParams(TypedDict):
 
 
 class FedParams(TypedDict):
-    """An input that is an output of a call before."""
+    """An input that is an output of an earlier call."""
 
     output: str
     argmax: bool
@@ -56,7 +56,7 @@ class CaseStepParams(TypedDict):
     method: str
     calls: int
     files: Sequence[str]
-    """Names of inputs from files: the inputs `case.<index>.<step>.<input>` of the step."""
+    """Names of inputs from files, which are the step's inputs `case.<index>.<step>.<input>`."""
 
     feed: Mapping[str, FedParams]
     """By input."""
@@ -69,11 +69,11 @@ class CaseStepParams(TypedDict):
 
 
 class CaseParams(TypedDict):
-    """A case, or several that a generator draws."""
+    """A case, or several cases that a generator draws."""
 
     name: str
     drawn: int
-    """Number of cases that a generator draws; 0 for one case without such a generator."""
+    """Number of cases that a generator draws; 0 for a case without a generator for all inputs."""
 
     steps: Sequence[CaseStepParams]
 
@@ -83,7 +83,7 @@ class MethodParams(TypedDict):
 
     eager: ModelParams
     inputs: str
-    """The beginning of the names of the step's inputs for `eager`."""
+    """Prefix of the names of the step's inputs for `eager`."""
 
     module: int
     """Number of its module; methods with the same number share their state."""
@@ -96,7 +96,7 @@ class MetricParams(TypedDict):
     """`path:name` of a function; '' for the agreement of an output's largest elements."""
 
     top: int
-    """How many elements of each row; 0 with a function."""
+    """Number of largest elements of each row; 0 with a function."""
 
     output: str
     min: float | None
@@ -107,23 +107,23 @@ class AccuracyParams(TypedDict):
     """A number over the samples of a dataset."""
 
     top: int
-    """How many of an output's largest elements; 0 with `measure` and `entry`."""
+    """Number of largest elements of an output; 0 with `measure` and `entry`."""
 
     label: str
-    """Name of the samples' array with the right indices; '' for the model's own."""
+    """Name of the samples' array with the right indices; '' for the indices of the model."""
 
     measure: Literal["", "cosine", "max_error", "map", "wer"]
     output: str
 
     scores: str
-    """With "map": the output with the boxes' scores; `classes` that with their classes, `label_classes` the samples'
-    array with the right ones; '' for boxes of one class."""
+    """With "map": the output with the boxes' scores. `classes`: the output with the boxes' classes. `label_classes`:
+    the samples' array with the right classes. '' for boxes of one class."""
 
     classes: str
     label_classes: str
 
     blank: int | None
-    """With "wer": an integer that is no word."""
+    """With "wer": an integer that is not a word."""
 
     entry: str
     """`path:name` of a function; '' for none."""
@@ -153,4 +153,4 @@ class GpusFound(TypedDict):
     """Compute capability of each, as "8.6"."""
 
     problem: str
-    """The reason if there is none."""
+    """The reason if no GPU was found."""

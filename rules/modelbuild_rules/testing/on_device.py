@@ -36,7 +36,7 @@ class OnDevice:
 
 
 def check_on_device(ctx: Context[Any], program: Program) -> None:
-    """Raise LoadingError for attributes that fit a test on a device only, or a test on this machine only."""
+    """Raise LoadingError for attributes that fit only a test on a device, or only a test on this machine."""
     attrs = ctx.attrs
     if not attrs.on_device:
         for name in _LATENCIES:
@@ -57,7 +57,8 @@ def check_on_device(ctx: Context[Any], program: Program) -> None:
 
 
 def _limit(ctx: Context[Any], name: str) -> float | None:
-    """Return the limit for the test's device in milliseconds; None without any. A device must have one if others do."""
+    """Return the limit for the test's device in milliseconds; None if there are no limits. A device must have a limit
+    if another device has."""
     limits: Mapping[str, float] = getattr(ctx.attrs.latency, name)
     by_label = {str(Label.parse(text, ctx.label.package)): limit for text, limit in limits.items()}
     label = str(ctx.device_label)
@@ -80,7 +81,7 @@ def on_device_test(ctx: Context[Any], program: Program, compared: Comparison, te
     bundle = bundle_action(ctx, programs, device, "bundle", "bundle")
     given = {name: each for name, each in inputs.items() if name.startswith("case.")}
     pte = {name: each for name, each in inputs.items() if name in ("program.pte", "program.ptd", "program.signature")}
-    # Inputs that are outputs of calls before come from eager PyTorch.
+    # Inputs that are outputs of earlier calls come from eager PyTorch.
     fed = any(step["feed"] for case in params["cases"] for step in case["steps"])
     models = {"methods": params["methods"]} if fed else {}
     cases = ctx.action(

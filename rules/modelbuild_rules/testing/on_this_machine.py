@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def test_here(
     ctx: Context[Any], program: Program, compared: Comparison, tested: TestedMethods
 ) -> tuple[DerivedArtifact, DerivedArtifact | None]:
-    """Declare the actions. Return the report of the test, and the finding of the search; None if it is impossible."""
+    """Declare the actions. Return the report of the test and the finding of the search; None if a search is
+    impossible."""
     attrs = ctx.attrs
     own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
     device = program.device or own
@@ -69,13 +70,14 @@ def test_here(
 
 
 def _installed_runtime(arch: str | None) -> InstalledRuntime | None:
-    """Return the package with the C++ runtime for an architecture; None if one for another machine is not installed."""
+    """Return the package with the C++ runtime for an architecture; None if the package for another machine is not
+    installed."""
     found = installed_runtime(arch)
     return found if arch in (None, os.uname().machine) or found.is_there() else None
 
 
 def _measured(ctx: Context[Any]) -> Mapping[str, Artifact | tuple[Artifact, ...]]:
-    """Return the samples of the dataset, which metrics are computed on."""
+    """Return the samples of the dataset that metrics are computed on."""
     accuracy = ctx.attrs.accuracy
     return {} if accuracy is None else sample_inputs(ctx.provider(accuracy.dataset, Dataset))
 

@@ -49,18 +49,18 @@ class PteTestAttrs(TestAttrs):
     """The `pte_program`."""
 
     model: Annotated[Dep, LabelOf(Model)] | dict[MethodName, Annotated[Dep, LabelOf(Model)]]
-    """The `torch_model` or `quantized_model` to compare with, in eager PyTorch. Of one with `methods`, it is the tested
-    methods, which share their state. Or a table: the model of each method, by the method's name."""
+    """A `torch_model` or `quantized_model` to compare with, in eager PyTorch, or a table of models by method. Tested
+    `methods` of a model share their state."""
 
     method: str | None = None
-    """The program's method; by default the only one, or `forward`. `steps` of a case name others."""
+    """The program's method; by default the only method, or `forward`. `steps` of a case name other methods."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """The device: a `device_target`. `--device` overrides it."""
+    """A `device_target`. `--device` overrides it."""
 
     on_device: bool = False
-    """Run the program on the device itself, in a bundle, with the C++ runtime: `runners` of the `device_target`, or
-    `--runner`. Without a device that can be reached, the test is not run."""
+    """Run the program in a bundle, with the C++ runtime, on the device: through `runners` of the `device_target`, or
+    `--runner`. Without a reachable device, the test is not run."""
 
     cases: tuple[TestCase, ...] = Field(min_length=1)
     """The cases: inputs of the program and the model."""
@@ -69,14 +69,14 @@ class PteTestAttrs(TestAttrs):
     """Allowed differences of outputs."""
 
     metrics: tuple[Metric, ...] = ()
-    """Metrics to compute from the outputs of each case."""
+    """Metrics to compute from each case's outputs."""
 
     accuracy: Accuracy | None = None
     """Metrics over the samples of a dataset."""
 
     srcs: Sources = ()
-    """More Python files of the functions in `metrics` and `accuracy`: those of other packages, and those that no import
-    statement names."""
+    """Additional Python files of the functions in `metrics` and `accuracy`: from other packages, or named by no import
+    statement."""
 
     limits: Limits = Limits()
     """Limits of size, memory and delegation."""
@@ -85,10 +85,10 @@ class PteTestAttrs(TestAttrs):
     """Limits of the latency."""
 
     expect_backends: dict[str, str] = Field(default_factory=dict)
-    """The backend expected to take all nodes of a submodule, by the submodule's name."""
+    """The backend that must take all nodes of a submodule, by the submodule's name."""
 
     runtime: Runtime = Runtime()
-    """The C++ runtime. By default, its libraries are those of the system."""
+    """The C++ runtime. By default, it loads the system's libraries."""
 
 
 EXAMPLE = """

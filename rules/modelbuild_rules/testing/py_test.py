@@ -13,7 +13,7 @@ class PyTestAttrs(TestAttrs):
     """Tests that pytest finds in `test_*.py` and `*_test.py` among the sources."""
 
     srcs: Sources
-    """Python files: tests, `conftest.py`, and modules that they import by workspace path or by name in one folder."""
+    """Python files: tests, `conftest.py`, and modules that they import by workspace path or, in one folder, by name."""
 
     data: Sources = ()
     """Other files that the tests read, at their workspace paths."""
@@ -25,10 +25,10 @@ class PyTestAttrs(TestAttrs):
     """pytest plugins to load, by module. Installed plugins are not loaded automatically."""
 
     args: tuple[str, ...] = ()
-    """More arguments for pytest."""
+    """Additional arguments for pytest."""
 
     shard_count: int = Field(default=1, ge=1, le=100)
-    """Number of parallel actions among which the tests are divided."""
+    """Number of parallel actions that share the tests."""
 
 
 EXAMPLE = """

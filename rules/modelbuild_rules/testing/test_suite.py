@@ -11,13 +11,13 @@ from modelbuild.api import Attrs, Context, Dep, Files, Provider, rule
 
 @dataclass(frozen=True, slots=True)
 class Suite(Provider):
-    """Labels (`//package:name`) of a suite's targets, each once, with nested suites expanded."""
+    """Labels (`//package:name`) of a suite's targets, without duplicates, with nested suites expanded."""
 
     tests: tuple[str, ...]
 
 
 class TestSuiteAttrs(Attrs):
-    """A set of targets under one name. Building or testing the suite builds or tests each of them."""
+    """A set of targets. Building or testing the suite builds or tests each target."""
 
     tests: tuple[Dep, ...] = Field(min_length=1)
     """Labels of targets, including other suites."""

@@ -25,7 +25,7 @@ class TestedMethod:
     exported  its model as an exported program
     lowering  the lowering of the program's method; None if unknown
     module    the number of the model's module; methods with the same number share their state
-    placed    the number of the program's module, likewise
+    placed    the number of the program's module; methods with the same number share their state
     """
 
     eager: EagerMethod
@@ -39,8 +39,8 @@ class TestedMethod:
 class TestedMethods:
     """The methods that a test calls, by name, in the order of their first calls.
 
-    default   the method of calls that name none; None if all of them name one
-    measured  the only method whose nodes and partitions are counted; None to count those of all
+    default   the method of calls that name no method; None if all calls name a method
+    measured  the only method whose nodes and partitions are counted; None to count all methods
     """
 
     called: Mapping[str, TestedMethod]
@@ -56,7 +56,8 @@ class TestedMethods:
         return list(self.called[method].eager.params["dynamic"])
 
     def outputs(self, methods: Iterable[str] | None = None) -> list[str] | None:
-        """Return the names of outputs of methods, by default of all; None if only its program knows those of one."""
+        """Return the names of outputs of methods, by default of all methods; None if only the program knows the outputs
+        of a method."""
         found: dict[str, None] = {}
         for method in self.called if methods is None else methods:
             own = self.called[method].eager.params["outputs"]
@@ -67,7 +68,7 @@ class TestedMethods:
 
     @cached_property
     def _places(self) -> Mapping[str, str]:
-        """Return the beginning of the names of each model's inputs. Methods with equal inputs share them."""
+        """Return the prefix of the names of each model's inputs. Methods with equal inputs share a prefix."""
         places: dict[str, str] = {}
         for name, each in self.called.items():
             known = next((one for one in places if self.called[one].eager.inputs == each.eager.inputs), None)
@@ -96,7 +97,8 @@ class TestedMethods:
 
 
 def tested_methods(ctx: Context[Any], program: Program, cases: Sequence[TestCase]) -> TestedMethods:
-    """Return the methods that the cases call. Raises LoadingError for an unknown method, or one without a model."""
+    """Return the methods that the cases call. Raises LoadingError for an unknown method, or a method without a
+    model."""
     attrs, known = ctx.attrs, list(program.methods)
     for name in attrs.model if isinstance(attrs.model, dict) else ():
         _check(ctx, ("model", name), name, known)
@@ -127,7 +129,7 @@ def compared_with(attrs: Any) -> str:
 
 
 def _default(ctx: Context[Any], known: Sequence[str]) -> str | None:
-    """Return the test's method: the named one, the only one or `forward`."""
+    """Return the test's method: the named method, the only method or `forward`."""
     wanted: str | None = ctx.attrs.method
     if wanted is not None:
         _check(ctx, "method", wanted, known)

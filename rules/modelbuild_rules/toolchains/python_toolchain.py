@@ -27,10 +27,10 @@ class PythonToolchainAttrs(Attrs):
     """Requirements with hashes, as `uv pip compile --generate-hashes` writes them, or a pylock.toml."""
 
     python: Annotated[str, AfterValidator(_check_python)] | None = None
-    """A version, such as "3.12", or the absolute path of a program; by default the Python of modelbuild."""
+    """A version, such as "3.12", or the absolute path of a program; by default modelbuild's Python."""
 
     from_source: tuple[Distribution, ...] = ()
-    """Distributions without a wheel, which are built from their source archives on this machine."""
+    """Distributions without a wheel, which this machine builds from source archives."""
 
 
 EXAMPLE = """

@@ -24,7 +24,7 @@ from modelbuild_runtime.outputs import write_outputs
 from modelbuild_runtime.profile import Profile, summarize
 from modelbuild_runtime.program import Program
 
-# Of both JSON documents: a run's, and a description.
+# The version of both JSON documents: a run's, and a description.
 VERSION = 1
 # Profiled runs without --repeat.
 _RUNS = 10
@@ -121,8 +121,8 @@ def _profile(program: Program, options: argparse.Namespace, method: str, arrays:
 
 
 def _recorded(options: argparse.Namespace) -> Profile:
-    """Return the profile of events that modelbuild-run recorded, perhaps on another machine, whose bytes are not
-    trusted; write it to the requested files."""
+    """Return the profile of events that modelbuild-run recorded, perhaps on another machine; write it to the requested
+    files. The bytes are not trusted."""
     file = read_program_file(options.program, verify=False)
     method = describe(options.program, (), file).method(options.method).name
     try:

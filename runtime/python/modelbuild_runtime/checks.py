@@ -15,7 +15,7 @@ from modelbuild_runtime.shapes import Dim, fits, shape_text
 
 
 def check_inputs(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
-    """Return the inputs in the program's order: an array for each tensor, the program's own value for others.
+    """Return the inputs in the program's order: an array for each tensor, the program's own value for other inputs.
 
     Raises InputError with the input, the expected and the given value.
     """
@@ -57,7 +57,7 @@ def _same_sizes(port: Port, shape: tuple[int, ...], sizes: dict[str, tuple[int, 
 
 
 def check_sums(ports: tuple[Port, ...], sizes: Mapping[str, tuple[int, str]]) -> None:
-    """Raise InputError if the size of a dimension that depends on others does not agree with them."""
+    """Raise InputError if a dimension's size contradicts the sizes that it depends on."""
     known = {name: size for name, (size, _) in sizes.items()}
     for dim in {dim.name: dim for port in ports for dim in port.shape if dim.terms and dim.dynamic}.values():
         size, where = sizes[dim.name]

@@ -80,7 +80,7 @@ class Description:
     contents: Contents = NONE
 
     def method(self, name: str | None = None) -> MethodDescription:
-        """Return a method: by default the only one, or `forward`. Raises InputError if there is none."""
+        """Return a method: by default the only method, or `forward`. Raises InputError if there is none."""
         if name is None and len(self.methods) == 1:
             return self.methods[0]
         for method in self.methods:
@@ -120,9 +120,9 @@ class Description:
 
 def describe(path: Path, data: Sequence[Path], program: ProgramFile) -> Description:
     """Return the description from a program's files. The signatures of methods are in the program's manifest, or else
-    in a file beside it.
+    in a file next to it.
 
-    Raises ProgramError if the signature is of another program.
+    Raises ProgramError if the signature is another program's.
     """
     facts = contents(program.manifest, path)
     signatures = facts.signature or signatures_beside(path)

@@ -11,7 +11,7 @@ _OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class ProgramError(Exception):
-    """Raised if the file is not a program, this runtime can't run it, or running it failed."""
+    """Raised if the file is not a program, this runtime cannot run it, or running it failed."""
 
 
 class InputError(ProgramError):

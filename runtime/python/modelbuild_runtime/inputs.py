@@ -18,7 +18,7 @@ from modelbuild_runtime.shapes import Dim, fits, shape_text
 _PICKLES = frozenset({".pt", ".pth", ".pkl"})
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
-# Maximum bytes of a .json: a base, plus for each number its size with all digits, on a line of its own.
+# Maximum bytes of a .json: a base, and for each number its size with all digits, on a separate line.
 _JSON_BASE = 1 << 20
 _JSON_NUMBER = 200
 
@@ -54,7 +54,7 @@ def read_input(port: Port, path: Path) -> np.ndarray:
     reader, otherwise = _READERS[path.suffix.lower()]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about Python 2's files, or large pictures
+            warnings.simplefilter("ignore")  # warnings about Python 2's files, or large pictures
             return reader(port, path)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
@@ -125,7 +125,8 @@ def _pixels(port: Port, path: Path, axes: Sequence[int]) -> np.ndarray:
     """Return the picture's bytes, with channels along the axis in `axes` for which its size fits the port's shape."""
     from PIL import Image
 
-    # Only these formats: some others of Pillow run programs. The size is checked before the picture is decoded.
+    # Only these formats, because some other formats of Pillow run programs. The size is checked before the picture is
+    # decoded.
     with Image.open(path, formats=("PNG", "JPEG")) as picture:
         shapes = {axis: _picture_shape(port, axis, picture.size) for axis in axes}
         axis = next((axis for axis in axes if fits(port.shape, shapes[axis])), axes[0])
@@ -165,7 +166,7 @@ def _wanted(port: Port) -> np.dtype[np.generic]:
     return np.dtype(found)
 
 
-# The reader of each extension, and the problem of a file that it can't read.
+# The reader of each extension, and the problem of a file that the reader cannot read.
 _READERS: dict[str, tuple[Callable[[Port, Path], np.ndarray], str]] = {
     ".npy": (_npy, "not a .npy file"),
     ".json": (_json, "not nested lists of numbers"),

@@ -15,7 +15,7 @@ _MOST = 1_000_000  # runs
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds of the runtime's execute call with prepared inputs, over `runs` runs after `warmup` others."""
+    """Milliseconds of the runtime's execute call with prepared inputs, over `runs` runs after `warmup` warmup runs."""
 
     runs: int
     warmup: int
@@ -35,7 +35,7 @@ class Latency:
 
 
 def measured(once: Callable[[], float], repeat: int, warmup: int) -> Latency:
-    """Return the latency of `repeat` calls, each of which returns its milliseconds, after `warmup` others."""
+    """Return the latency of `repeat` calls, each of which returns its milliseconds, after `warmup` warmup calls."""
     if not (1 <= repeat <= _MOST and 0 <= warmup <= _MOST):
         raise InputError(f"repeat must be at least 1 and warmup at least 0, and both at most {_MOST}")
     times = sorted([once() for _ in range(warmup + repeat)][warmup:])

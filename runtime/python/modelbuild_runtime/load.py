@@ -14,8 +14,8 @@ from modelbuild_runtime.native.library import LIBRARY, Handle, library_file, lib
 from modelbuild_runtime.program import Program
 
 Verify = bool | str | Path | Sequence[str | Path]
-"""True: check the SHA-256 in files' manifests. False: do not. Paths: as True, and only files that one of these public
-keys signed."""
+"""True: check the SHA-256 in files' manifests. False: do not. Paths: check it, and load only files that one of these
+public keys signed."""
 
 
 def load(
@@ -27,18 +27,18 @@ def load(
     verify: Verify = True,
     profile: bool = False,
 ) -> Program:
-    """Load a .pte or that of a bundle's folder, and the .ptd beside it: the one of the same name, or the only one if
-    the program may need one. Of a bundle with several programs, FOLDER/NAME is the program of this name.
+    """Load a .pte or a program of a bundle, and the .ptd next to it: the .ptd of the same name, or the only .ptd if the
+    program may need one. `path` is a .pte, a bundle's folder or, for a bundle with several programs, FOLDER/NAME.
 
-    The C++ runtime runs the program, on GPUs too: that of `runtime`, a folder that `make runtime` or `runtime_bundle`
-    made, or the library in it; by default the one that this process has already, that of the bundle, or else the
-    installed one. Keys are not checked by that of the bundle.
+    The C++ runtime runs the program, also on GPUs. `runtime` is a folder that `make runtime` or `runtime_bundle` made,
+    or the library in it. By default it is the runtime that this process already has, the bundle's, or the installed
+    runtime. Keys are never checked by the bundle's runtime.
 
     The runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
 
-    With `verify` the SHA-256 in the files' manifests is checked. If it is the path of a public key, or several, the
-    runtime loads only files that one of them signed. With `profile` the time of each instruction is recorded: see
-    Program.take_profile().
+    With `verify` the SHA-256 in the files' manifests is checked. If it is the path of a public key, or several paths,
+    the runtime loads only files that one of the keys signed. With `profile` the time of each instruction is recorded:
+    see Program.take_profile().
 
     Raises ProgramError if there is no runtime, or if the files are damaged, not signed, or not a program that it
     supports.
@@ -64,8 +64,8 @@ def load(
 
 
 def read_description(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Description:
-    """Describe a program, found like those of load(), without a runtime. Raises ProgramError if the files are damaged,
-    or not a program."""
+    """Describe a program, found as load() finds it, without a runtime. Raises ProgramError if the files are damaged, or
+    not a program."""
     pte = _program_of(Path(path))
     program = read_program_file(pte, verify=verify)
     data = _data_files(pte, data_paths, program)
@@ -85,7 +85,7 @@ def _keys(verify: Verify) -> tuple[bool, list[Path]]:
 
 
 def _program_of(path: Path) -> Path:
-    """Return the .pte at a path: the file, the only one in a bundle's folder, or the one that FOLDER/NAME names."""
+    """Return the .pte at a path: the file, the only .pte in a bundle's folder, or the .pte that FOLDER/NAME names."""
     if (path / "program").is_dir():
         found = sorted((path / "program").glob("*.pte"))
         if len(found) == 1:
@@ -97,7 +97,7 @@ def _program_of(path: Path) -> Path:
 
 
 def _data_files(pte: Path, given: Sequence[str | Path], program: ProgramFile) -> list[Path]:
-    """Return the .ptd files of a program. Raises ProgramError if one is missing."""
+    """Return the .ptd files of a program. Raises ProgramError if a file is missing."""
     data = [Path(file) for file in given] or _beside(pte, program)
     for file in data:
         if not file.is_file():
@@ -123,7 +123,7 @@ def _machine(elf: Path) -> bytes:
 
 def _installed() -> Path:
     """Return the folder of the installed runtime. Raises ProgramError if there is none."""
-    # Without an import statement: actions never get here, and their keys contain no binaries.
+    # Not an import statement: actions never get here, and their keys contain no binaries.
     spec = importlib.util.find_spec("modelbuild_runtime_native")
     folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
     if folder is None or not (folder / "runtime.json").is_file():
@@ -132,7 +132,7 @@ def _installed() -> Path:
 
 
 def _beside(pte: Path, program: ProgramFile) -> list[Path]:
-    """Return the .ptd files of a program. Any delegate may need one, since only the delegate knows its data."""
+    """Return the .ptd files of a program. Any delegate may need a .ptd, because only the delegate knows its data."""
     own = pte.with_suffix(".ptd")
     if own.is_file():
         return [own]

@@ -15,7 +15,7 @@ from modelbuild_runtime.files.pte import Call, ProgramFile
 
 VERSION = 1
 
-# The most instructions in a printed table.
+# The maximum number of instructions in a printed table.
 _SHOWN = 25
 
 # Names of the events around an instruction that calls a kernel or a delegate.
@@ -24,7 +24,7 @@ _CALLS = ("OPERATOR_CALL", "DELEGATE_CALL")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An instruction of a method, or an event that a delegate reports of its own within one.
+    """An instruction of a method, or an event that a delegate reports within an instruction.
 
     kind         operator, partition, or event
     name         the kernel, such as `aten::nonzero.out`; the partition's id; the event's name
@@ -32,7 +32,7 @@ class Row:
     chain        with `instruction`, the place in the program
     calls        number of calls in each run
     median_us    median microseconds of the runs, each the sum of its calls
-    share        fraction of the sum over all instructions; of an event, too
+    share        fraction of the sum over all instructions, also for an event
     nodes        names of the nodes of the lowered graph; empty if they are unknown
     modules      qualified names of their modules in the model
     """
@@ -69,7 +69,8 @@ class Profile:
         return cls(data["program"], data["method"], data["runs"], data["run_us"], tuple(rows))
 
     def lines(self) -> list[str]:
-        """Return a table of the slowest instructions, with events below their instruction, and a sum of the others."""
+        """Return a table of the slowest instructions, with events below their instruction, and a sum of the other
+        instructions."""
         head = ("", "backend", "calls", "median us", "share", "nodes")
         slowest = sorted((row for row in self.rows if row.kind != "event"), key=lambda row: -row.median_us)
         events: dict[tuple[int, int], list[Row]] = defaultdict(list)
@@ -140,7 +141,7 @@ def _us(event: Mapping[str, Any]) -> float:
 
 
 class _Names:
-    """The partitions, nodes and modules of a method's calls, from the manifest and the delegation.json beside it."""
+    """The partitions, nodes and modules of a method's calls, from the manifest and the delegation.json next to it."""
 
     def __init__(self, program: Path, file: ProgramFile, method: str) -> None:
         described = next(each for each in file.methods if each.name == method)
@@ -181,7 +182,8 @@ def _nodes(path: Path) -> list[dict[str, Any]]:
 
 
 def _assigned(kernels: Iterable[str], nodes: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return the nodes outside partitions by kernel: those of its operator, if there are as many as calls."""
+    """Return the nodes outside partitions by kernel: the nodes of its operator, if their number is the number of
+    calls."""
     counts: dict[str, int] = defaultdict(int)
     for kernel in kernels:
         counts[kernel] += 1

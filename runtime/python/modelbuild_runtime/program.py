@@ -24,7 +24,7 @@ from modelbuild_runtime.native.library import Handle, RunOptions, Tensor
 
 class Program:
     """A program. Its state between runs (such as a language model's cache) lives as long as this object. Threads may
-    share it: it does one run at a time, and other threads wait until that run's outputs are theirs."""
+    share it: it does one run at a time, and other threads wait until the run's outputs are returned."""
 
     def __init__(self, handle: Handle, description: Description) -> None:
         self._handle = handle
@@ -51,7 +51,8 @@ class Program:
         return self._handle.take_profile()
 
     def graph_counts(self) -> tuple[int, int]:
-        """Return the number of runs with `cuda_graph` that were recorded as a graph, and that launched one."""
+        """Return the number of runs with `cuda_graph` that were recorded as a graph, and of runs that launched a
+        graph."""
         found = self._handle.graph_counts()
         return found.recorded, found.replayed
 
@@ -63,11 +64,13 @@ class Program:
         outputs: Mapping[str, Any] | None = None,
         cuda_graph: bool = False,
     ) -> dict[str, Any]:
-        """Run a method on tensors by name or in order: numpy arrays, torch tensors, or any with DLPack. Return outputs.
+        """Run a method on tensors by name or in order: numpy arrays, torch tensors, or other tensors with DLPack.
+        Return outputs.
 
         Tensors on a GPU are used in place, on torch's current stream if they are torch tensors, else on the default
         stream, without waiting for it. Outputs that the program leaves on a GPU are then torch tensors; all others are
-        numpy arrays that the caller owns. `outputs` provides memory for outputs by name, and is returned for these.
+        numpy arrays that the caller owns. `outputs` provides memory for outputs by name, and is returned for these
+        outputs.
 
         With `cuda_graph` the second consecutive run on the same memory is recorded, and each later one is a single
         launch. Returned torch tensors are then the same in each run, and are overwritten.
@@ -176,7 +179,8 @@ class Program:
 
 
 def _stream(views: Sequence[View]) -> int | None:
-    """Return the stream to run on: torch's current one, the default one, or for host memory None (the program's)."""
+    """Return the stream to run on: torch's current stream, the default stream, or None (the program's stream) for host
+    memory."""
     on_gpu = [view for view in views if view.gpu is not None]
     for view in on_gpu:
         if torch_tensor(view.owner[0]):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Dim:
     """A dimension, fixed if min == max. Dimensions with the same `name`, unless it is '', must be equal.
 
-    terms, plus  of a dimension that depends on others: its size is `plus` and each other one times a factor. The bounds
-                 of the others are those of their own size
+    terms, plus  of a dimension that depends on others: its size is `plus` and each other dimension times a factor. The
+                 bounds of the others are the bounds of their own size
     """
 
     min: int
@@ -47,8 +47,8 @@ class Dim:
         return sum(factor * sizes[dim.name] for dim, factor in self.terms) + self.plus
 
     def follow(self, size: int, sizes: dict[str, int]) -> bool:
-        """Return whether a size agrees with those of other dimensions. The size of an unknown one is added to `sizes`
-        if it follows."""
+        """Return whether a size agrees with the sizes of other dimensions. If the size of an unknown dimension follows,
+        it is added to `sizes`."""
         unknown = [(dim, factor) for dim, factor in self.terms if dim.name not in sizes]
         if len(unknown) > 1:
             return True

@@ -1,11 +1,11 @@
-"""The C++ runtime for this machine, as a wheel of modelbuild-runtime installs it beside this module.
+"""The C++ runtime for this machine, as a wheel of modelbuild-runtime installs it next to this module.
 
 bin/      modelbuild-run
 lib/      the library and its plug-ins
 include/  headers for C and C++
 share/    the CMake package: cmake -DCMAKE_PREFIX_PATH=$(python -m modelbuild_runtime_native)
 
-A source installation contains only this module. So does one on a machine for which there is no wheel.
+A source installation, or an installation on a machine without a wheel, contains only this module.
 """
 
 import os
@@ -21,6 +21,6 @@ def folder() -> str:
 
 
 def run() -> None:
-    """Replace this process by modelbuild-run, with the same arguments."""
+    """Replace this process with modelbuild-run, with the same arguments."""
     program = f"{folder()}/bin/modelbuild-run"
     os.execv(program, ["modelbuild-run", *sys.argv[1:]])

@@ -24,7 +24,7 @@ void remember(const char* message) {
   }
 }
 
-// Catches every exception, so that none reaches C.
+// Catches every exception, so that no exception reaches C.
 template <typename Do>
 mb_status guarded(Do act) {
   try {
@@ -37,7 +37,7 @@ mb_status guarded(Do act) {
     remember("out of memory");
   } catch (const std::exception& error) {
     remember(error.what());
-  } catch (...) {  // from a log sink, for example
+  } catch (...) {  // for example from a log sink
     remember("an exception from outside this library");
   }
   return MB_ERROR_PROGRAM;

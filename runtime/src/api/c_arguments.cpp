@@ -5,7 +5,7 @@
 namespace modelbuild::c {
 namespace {
 
-// Longer than any struct of the API; a larger size was never set.
+// Longer than any struct of the API: the caller did not set a larger size.
 constexpr std::size_t kMostStruct = 1024;
 
 constexpr std::size_t kMostItems = 1 << 16;

@@ -25,8 +25,8 @@ void check_array(const void* array, std::size_t count, const char* name);
 void check_struct_size(std::size_t size, std::size_t own, std::size_t alignment, const char* name);
 
 // Returns a copy of a caller's options. A caller compiled against an older header passes a shorter struct, whose
-// missing fields are zero. A caller compiled against a newer header passes a longer one, whose unknown fields must be
-// zero.
+// missing fields become zero. A caller compiled against a newer header passes a longer struct, whose unknown fields
+// must be zero.
 template <typename Options>
 Options copied(const Options* from, const char* name) {
   Options options{};

@@ -10,8 +10,8 @@ namespace modelbuild {
 [[noreturn]] inline void fail_program(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
 [[noreturn]] inline void fail_input(const std::string& message) { throw Error(Error::Kind::kInput, message); }
 
-// Calls a function, and throws Error in place of exceptions of the standard library, whose types other libraries that
-// call this one do not know.
+// Calls a function, and throws Error instead of exceptions of the standard library. Other libraries that call this
+// library do not know the types of these exceptions.
 template <typename Do>
 auto with_errors(Do act) {
   try {

@@ -34,7 +34,7 @@ void emit(et_timestamp_t /*timestamp*/, et_pal_log_level_t pal_level, const char
           const char* /*function*/, std::size_t /*line*/, const char* message, std::size_t length) {
   const LogLevel level = level_of(pal_level);
   const std::string_view text(message, length);
-  // Errors after the first only repeat it for the callers that noticed it.
+  // Later errors only repeat the first for the callers that noticed it.
   if (level >= LogLevel::kError && first_error.empty()) first_error = ": " + std::string(text);
   if (level < least_level.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> lock(sink_mutex);

@@ -21,7 +21,7 @@ int next_number() {
   return ++last;
 }
 
-// Methods that the manifest names have a state in common with others of their module. Any other is alone.
+// Methods that the manifest names share a state with other methods of their module. All other methods have their own.
 int module_of(const Description& description, const MethodDescription& method) {
   const auto known = description.modules.find(method.name);
   return known != description.modules.end() ? known->second

@@ -1,5 +1,5 @@
-// What the runtime does for .pte files: load, describe and run programs. Its own files, modelbuild-run and the plug-ins
-// use it; other programs use the C API, or modelbuild/runtime.hpp, which is made of it.
+// Loads, describes and runs .pte files. The runtime's own files, modelbuild-run and the plug-ins use this header; other
+// programs use the C API, or modelbuild/runtime.hpp, which is made of it.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class MODELBUILD_API Error : public std::runtime_error {
  public:
   enum class Kind { kInput, kProgram };
   Error(Kind kind, const std::string& message);
-  ~Error() override;  // here alone is the type's identity, by which handlers in other libraries know it
+  ~Error() override;  // the type's identity, by which handlers in other libraries know it, is only here
   Kind kind() const { return kind_; }
 
  private:
@@ -73,7 +73,7 @@ struct Dim {
 enum class Kind { kTensor, kNone, kInt, kBool, kFloat, kString, kList };
 using Constant = std::variant<std::monostate, std::int64_t, bool, double, std::string>;
 
-// An input or output of a method, from the program and the signature.json beside it.
+// An input or output of a method, from the program and the signature.json next to it.
 struct Port {
   std::string name;
   Kind kind = Kind::kTensor;
@@ -121,7 +121,7 @@ struct MethodDescription {
 struct Target {
   std::string arch;
   std::string os;
-  std::vector<std::string> compute_capabilities;  // of its GPU, such as "8.7"; empty without one
+  std::vector<std::string> compute_capabilities;  // of its GPU, such as "8.7"; empty without a GPU
 };
 
 // A library that a part needs and that is not part of the runtime: any one of these files.
@@ -153,13 +153,13 @@ struct Description {
   std::vector<std::string> external;                        // tensors in them
   std::vector<MethodDescription> methods;
 
-  // From the program's manifest; empty without one.
+  // From the program's manifest; empty without a manifest.
   std::optional<Target> device;
   std::map<std::string, std::string> versions;  // of the packages that lowered the program
   std::vector<Part> parts;
   std::vector<KernelLibrary> kernels;
-  bool shared_state = false;           // its methods have one state, which is loaded with the first run of any of them
-  std::map<std::string, int> modules;  // the module of each method whose delegates share a state with others
+  bool shared_state = false;           // its methods share one state, loaded with the first run of any of them
+  std::map<std::string, int> modules;  // the module of each method whose delegates share a state with other methods
 
   MODELBUILD_API const MethodDescription& method(std::string_view name) const;  // "": see run(); throws Error
   MODELBUILD_API std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it
@@ -167,9 +167,9 @@ struct Description {
 };
 
 // Describes a program without loading it; no delegate, kernel or GPU is needed. The path is a .pte, the folder of a
-// bundle, or FOLDER/NAME for a program of a bundle with several.
-// Throws Error. With `verify` the SHA-256 in the files' manifests is checked. The files <backend>.delegate.json in
-// `plugin_dirs` and in this library's folder state which delegates are on a GPU.
+// bundle, or FOLDER/NAME for a program of a bundle with several programs. Throws Error. With `verify` the SHA-256 in
+// the files' manifests is checked. The files <backend>.delegate.json in `plugin_dirs` and in this library's folder
+// state which delegates are on a GPU.
 MODELBUILD_API Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
                                     bool verify = true, std::vector<std::filesystem::path> plugin_dirs = {});
 // The same for files that one of these keys signed: LoadOptions::keys.
@@ -197,19 +197,19 @@ struct Value {
   Constant scalar;
 };
 
-// Number of runs with RunOptions::cuda_graph: recorded as a graph, and replayed by launching one.
+// Number of runs with RunOptions::cuda_graph: recorded as a graph, and replayed by launching a graph.
 struct GraphCounts {
   std::uint64_t recorded = 0;
   std::uint64_t replayed = 0;
 };
 
 struct LoadOptions {
-  std::vector<std::filesystem::path> data;         // .ptd files; by default the one beside the program
-  std::vector<std::filesystem::path> plugins;      // libraries to load in addition to those of the program's backends
-  std::vector<std::filesystem::path> plugin_dirs;  // folders to search for those, before this library's own folder
+  std::vector<std::filesystem::path> data;         // .ptd files; by default the file next to the program
+  std::vector<std::filesystem::path> plugins;      // libraries to load, before any backend of the program
+  std::vector<std::filesystem::path> plugin_dirs;  // folders to search for plug-ins, before this library's own folder
   bool verify = true;                              // check the SHA-256 in files' manifests
   bool profile = false;                            // record the time of each instruction: see Program::take_profile
-  // Public keys on the curve P-256 (PEM). If there are any, the program and its data are loaded only if one of these
+  // Public keys on the curve P-256 (PEM). If there are any, the program and its data are loaded only if one of the keys
   // signed them: FILE.sig next to each file, or FOLDER.sig next to a bundle: see docs/reference/program-files.md.
   std::vector<std::filesystem::path> keys;
 };
@@ -227,9 +227,9 @@ struct RunOptions {
   // Memory for outputs, by index; for entries without data the program chooses. Only for outputs whose memory the
   // program does not plan itself.
   std::vector<Tensor> outputs;
-  // Record the run as a CUDA graph: the second consecutive run on the same addresses and shapes is recorded, later ones
-  // are a single launch. Outputs without given memory are overwritten by each run. Throws Error if the run can't be a
-  // graph: with kernels on the CPU, host memory, or parts on two GPUs.
+  // Record the run as a CUDA graph: the second consecutive run on the same addresses and shapes is recorded, each later
+  // run is a single launch. Outputs without given memory are overwritten by each run. Throws Error if the run cannot be
+  // a graph: with kernels on the CPU, host memory, or parts on two GPUs.
   bool cuda_graph = false;
 };
 
@@ -243,9 +243,9 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   MODELBUILD_API const Description& describe() const;
-  // The method "" is the only one, or `forward`. `inputs` are in the order of the method's tensor inputs. Host tensors
-  // that the program plans no memory for are read in place if its layout is row-major; a program that writes to such an
-  // input then writes to the caller's memory.
+  // The method "" is the only method, or `forward`. `inputs` are in the order of the method's tensor inputs. Host
+  // tensors that the program plans no memory for are read in place if their layout is row-major; a program that writes
+  // to such an input then writes to the caller's memory.
   MODELBUILD_API std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs,
                                         const RunOptions& options = {});
   MODELBUILD_API Transfers transfers() const;       // of the last run

@@ -1,4 +1,4 @@
-// Reads <backend>.delegate.json, the file beside a delegate's library that describes the delegate to the runtime.
+// Reads <backend>.delegate.json, the file next to a delegate's library that describes the delegate to the runtime.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace modelbuild {
 
-// The folders to search for plug-ins: the given ones, then this library's own.
+// The folders to search for plug-ins: the given folders, then this library's own folder.
 class PluginFolders {
  public:
   explicit PluginFolders(std::vector<std::filesystem::path> given);
@@ -27,10 +27,11 @@ struct DelegateFile {
   bool gpu = false;                    // true if it computes on a GPU, for host memory too
 };
 
-// Returns the description of a backend's delegate; none if no folder has one. Throws Error for a damaged file.
+// Returns the description of a backend's delegate; none if no folder has a description. Throws Error for a damaged
+// file.
 std::optional<DelegateFile> read_delegate_file(const PluginFolders& folders, std::string_view backend);
 
-// Returns the file names that a member of a description lists; none without the member. Throws Error for others.
+// Returns the file names that a member of a description lists; none without the member. Throws Error for other values.
 std::vector<std::string> described_libraries(const std::filesystem::path& file, const nlohmann::json& described,
                                              const char* name, const std::string& of);
 

@@ -1,4 +1,4 @@
-// Reads <name>.kernels.json, the file beside a library of kernels that lists its operators.
+// Reads <name>.kernels.json, the file next to a library of kernels that lists its operators.
 #pragma once
 
 #include <set>
@@ -15,7 +15,7 @@ struct KernelFile {
   std::set<std::string> operators;     // as "torchvision::nms.out"
 };
 
-// Returns the descriptions in all folders, those of the first folder first. Throws Error for a damaged file.
+// Returns the descriptions in all folders, in the order of the folders. Throws Error for a damaged file.
 std::vector<KernelFile> read_kernel_files(const PluginFolders& folders);
 
 }  // namespace modelbuild

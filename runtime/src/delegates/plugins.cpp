@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kKernels = "libexecutorch_kernels_optimized.so";
 constexpr const char* kQuantizedKernels = "libexecutorch_kernels_quantized.so";
 
-// Loads a library once and never unloads it, because its registrations can't be undone.
+// Loads a library once and never unloads it, because its registrations cannot be undone.
 void open(const fs::path& path) {
   static std::set<fs::path> opened;
   const fs::path file = fs::weakly_canonical(path);

@@ -12,7 +12,7 @@
 namespace modelbuild {
 
 // Returns the requirements of a part that this machine does not meet, one line each, without loading the part. `blob`
-// is its delegate's blob, `target` the device that the program was compiled for, if that is known.
+// is its delegate's blob, `target` the device that the program was compiled for, if known.
 using Requirements = std::vector<std::string> (*)(std::span<const std::uint8_t> blob,
                                                   const std::optional<Target>& target);
 

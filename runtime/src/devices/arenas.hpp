@@ -13,7 +13,7 @@
 
 namespace modelbuild {
 
-// The state that the methods of a program share; the first that is loaded makes it.
+// The state that the methods of a program share; the first loaded method makes it.
 struct SharedState {
   std::unique_ptr<HostBuffer> memory;
   std::size_t bytes = 0;
@@ -21,7 +21,7 @@ struct SharedState {
 
 class Arenas {
  public:
-  // With a shared state, which must outlive the method, that is the method's second arena. Throws Error if the
+  // With a shared state, which must outlive the method, the state is the method's second arena. Throws Error if the
   // program's GPU does not exist or has too little memory. (ExecuTorch's own implementation aborts the process.)
   Arenas(const executorch::runtime::MethodMeta& meta, const std::string& program, SharedState* shared = nullptr);
   executorch::runtime::HierarchicalAllocator* allocator() { return allocator_.get(); }

@@ -5,7 +5,7 @@
 namespace modelbuild {
 namespace {
 
-// Callers typically alternate between two or three sets of buffers; with many more, graphs do not pay off.
+// Callers typically alternate between two or three sets of buffers; graphs do not pay off with many more.
 constexpr std::size_t kMost = 8;
 
 [[noreturn]] void fail(const MethodDescription& method, const std::string& why) {

@@ -21,7 +21,7 @@ class Graphs {
     std::vector<Value> outputs;
   };
 
-  // Throws Error of kind kInput, with the reason, if a run of the method on these tensors can't be a graph.
+  // Throws Error of kind kInput, with the reason, if a run of the method on these tensors cannot be a graph.
   static Key key(const MethodDescription& method, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
   const Graph* find(const Key& key) const;

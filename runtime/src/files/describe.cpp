@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-// Returns a program's .ptd: the one of its name, or the only one if the program may need one. Any delegate may need
-// one, since only the delegate knows its data.
+// Returns a program's .ptd: the .ptd of its name, or the only .ptd if the program may need one. Any delegate may need a
+// .ptd, because only the delegate knows its data.
 std::vector<fs::path> beside(const fs::path& pte, const Description& program) {
   if (const fs::path own = fs::path(pte).replace_extension(".ptd"); fs::is_regular_file(own)) return {own};
   const auto delegates = [](const MethodDescription& method) { return !method.delegates.empty(); };
@@ -40,7 +40,7 @@ std::string kind_name(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// Serializes JSON whose texts, from a file, may be any bytes.
+// Serializes JSON whose texts come from a file and may be any bytes.
 std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 OrderedJson json(const Constant& constant) {

@@ -7,7 +7,7 @@
 namespace modelbuild {
 namespace {
 
-// Two marks, so that a file that lost one still has the other: the key in the list of named data, which executorch
+// Two marks, so that a file that lost one mark still has the other: the key in the list of named data, which executorch
 // writes at the start of a file, and the magic at its end.
 constexpr std::string_view kKey = "modelbuild.manifest";
 constexpr std::size_t kHead = 1 << 20;

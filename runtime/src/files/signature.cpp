@@ -27,7 +27,7 @@ struct Signature {
   Bounds dynamic;
 };
 
-// The signatures of methods by name; the name is empty for that of the method `forward`, or of the only one.
+// The signatures of methods by name; the name is empty for the method `forward`, or for the only method.
 using Signatures = std::map<std::string, Signature, std::less<>>;
 
 Named named(const Json& declared, Bounds* dynamic) {
@@ -72,7 +72,7 @@ Signatures read(Text&& text, const std::string& place) {
   }
 }
 
-// Returns the signatures in a manifest, or else in a file beside the program.
+// Returns the signatures in a manifest, or else in a file next to the program.
 Signatures find_signatures(const std::filesystem::path& program, const std::string& in_manifest, SignedFiles* files) {
   if (!in_manifest.empty()) return read(in_manifest, program.string() + ": manifest");
   const auto own = program.parent_path() / (program.stem().string() + ".signature.json");

@@ -21,7 +21,7 @@ namespace er = executorch::runtime;
   throw Error(Error::Kind::kInput, "input '" + port.name + "'" + why);
 }
 
-// Constants count as planned, too.
+// Constants also count as planned.
 bool is_planned(const er::Result<er::TensorInfo>& tensor) { return !tensor.ok() || tensor->is_memory_planned(); }
 
 std::vector<std::int64_t> largest(const Port& port) {

@@ -18,7 +18,7 @@
 
 namespace modelbuild {
 
-// The loaded program of a method, and the module of it: numbers by which delegates know what is in common.
+// The numbers of a method's loaded program and module. By them, delegates know which methods share state.
 struct Owner {
   int program = 0;
   int module = 0;
@@ -56,7 +56,7 @@ class LoadedMethod {
   std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<MethodQueue> queue_;
   std::map<std::size_t, Staged> staged_inputs_;  // for host tensors if the program expects device memory
-  // For outputs without memory of the program's plan or of the caller.
+  // For outputs that have memory neither from the program's plan nor from the caller.
   std::map<std::size_t, HostBuffer> own_outputs_;
   std::map<std::size_t, DeviceBuffer> own_device_outputs_;
   std::vector<std::vector<char>> rearranged_;  // of the last run: tensors in another order than row-major

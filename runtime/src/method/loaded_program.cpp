@@ -17,7 +17,7 @@ namespace {
 namespace ee = executorch::extension;
 namespace er = executorch::runtime;
 
-// The data of several files. It passes keys on without a look at them, since ExecuTorch's std::string_view may have
+// The data of several files. It passes keys on without reading them, because ExecuTorch's std::string_view may have
 // another layout than this library's.
 class DataFiles final : public er::NamedDataMap {
  public:
@@ -39,7 +39,7 @@ class DataFiles final : public er::NamedDataMap {
 
   er::Result<const er::TensorLayout> get_tensor_layout(std::string_view key) const override {
     for (const auto& file : files_) {
-      // Asked twice, since a Result of a const type can't be moved.
+      // Called twice, because a Result of a const type cannot be moved.
       if (file->get_tensor_layout(key).error() != er::Error::NotFound) return file->get_tensor_layout(key);
     }
     return er::Error::NotFound;

@@ -29,7 +29,7 @@ std::string Profiler::take() {
   return made.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// ExecuTorch begins a block for each run, and one for loading, which is none.
+// ExecuTorch begins a block for each run, and a block for loading, which is not a run.
 void Profiler::create_event_block(const char* name) {
   if (std::string_view(name) == "Execute") runs_.emplace_back();
 }

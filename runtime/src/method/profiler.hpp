@@ -12,8 +12,8 @@ namespace modelbuild {
 // ExecuTorch calls it during loading and runs, on the thread that runs. Not thread-safe.
 class Profiler final : public executorch::runtime::EventTracer {
  public:
-  // Returns the events of the runs since the last call as one JSON object, and forgets them. The runtime.h describes
-  // it.
+  // Returns the events of the runs since the last call as one JSON object, and forgets them. runtime.h describes the
+  // object.
   std::string take();
 
   void create_event_block(const char* name) override;
@@ -66,7 +66,7 @@ class Profiler final : public executorch::runtime::EventTracer {
     std::string name;
     std::int64_t chain;
     std::int64_t instruction;
-    std::int64_t index;  // of a delegate's event; -1 for others, and for events with a name only
+    std::int64_t index;  // of a delegate's event; -1 for other events, and for events with a name only
     bool delegate;
     et_timestamp_t start;
     et_timestamp_t end;

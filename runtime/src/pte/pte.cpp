@@ -108,7 +108,7 @@ class Moves {
     for (const std::int32_t argument : arguments) {
       const Table& table = item(values_, argument);
       if (!is_tensor(table)) continue;
-      // A value without an earlier instruction, other than inputs and constants, is made by this one.
+      // This instruction makes any value without an earlier instruction that is not an input or a constant.
       const bool constant =
           table.table(schema::EValue::kVal).scalar<std::uint32_t>(schema::Tensor::kDataBufferIdx) != 0;
       const bool made = known_.insert(argument).second && !constant;

@@ -30,7 +30,7 @@ std::size_t index(std::int64_t number, std::size_t count, const char* what) {
   return static_cast<std::size_t>(number);
 }
 
-// Returns for constants, or the initial state of buffers, the bytes from the start of each to its segment's end.
+// Returns, for constants or the initial state of buffers, the bytes from the start of each item to its segment's end.
 std::vector<std::uint64_t> rooms(const Table& offsets, const std::vector<std::uint64_t>& segments) {
   const std::uint64_t size = segments[index(offsets.scalar<std::uint32_t>(schema::SubsegmentOffsets::kSegmentIndex),
                                             segments.size(), "segment")];
@@ -222,7 +222,7 @@ class PlanCheck {
 
   void check_chain(const Table& chain) {
     const std::vector<Table> instructions = tables(chain, schema::Chain::kInstructions, "instructions");
-    // The destination of a move in control flow has no memory before.
+    // The destination of a move in control flow has no earlier memory.
     for (const Table& each : instructions) {
       if (each.scalar<std::uint8_t>(schema::Instruction::kInstrArgsType) == Calls::kMoveCall) {
         given_[value(each.table(schema::Instruction::kInstrArgs).scalar<std::int32_t>(schema::MoveCall::kMoveTo))] =

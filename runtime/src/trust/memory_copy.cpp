@@ -41,7 +41,7 @@ void MemoryCopy::fill(const std::filesystem::path& path, int from) {
   struct stat status{};
   if (::fstat(from, &status) != 0) fail(path, errno);
   if (!S_ISREG(status.st_mode)) fail(path, S_ISDIR(status.st_mode) ? EISDIR : ENODEV);
-  // By read() and not from a mapping, which ends the process if the file is cut off meanwhile.
+  // Uses read() instead of a mapping, because a mapping ends the process if the file is truncated meanwhile.
   constexpr std::size_t kChunk = 1 << 20;
   const auto chunk = std::make_unique<char[]>(kChunk);
   std::size_t size = 0;

@@ -17,7 +17,7 @@ constexpr std::string_view kBegin = "-----BEGIN PUBLIC KEY-----";
 constexpr std::string_view kEnd = "-----END PUBLIC KEY-----";
 
 // The DER of a SubjectPublicKeyInfo for a key on P-256, up to the point: the type of the key, its curve, and the start
-// of the bit string. A point of 65 bytes has both coordinates, one of 33 only x.
+// of the bit string. A point of 65 bytes has both coordinates, a point of 33 bytes only x.
 using namespace std::string_view_literals;
 constexpr auto kBoth =
     "\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00"sv;
@@ -26,7 +26,7 @@ constexpr auto kOnlyX =
 
 const std::uint8_t* bytes(std::string_view text) { return reinterpret_cast<const std::uint8_t*>(text.data()); }
 
-// Returns the point in a PEM, or "" if it has none.
+// Returns the point in a PEM, or "" if there is no point.
 std::string point(std::string_view pem) {
   const std::size_t begin = pem.find(kBegin);
   if (begin == std::string_view::npos) return "";

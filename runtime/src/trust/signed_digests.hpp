@@ -23,8 +23,8 @@ struct BadSignature : std::runtime_error {
 // Returns the digests in a statement, the JSON that a signature signs. Throws BadSignature.
 SignedDigests read_statement(std::string_view statement);
 
-// Returns the digests in a signature that one of the keys made. `name` is the signature's, for errors. Throws Error
-// for any other bytes.
+// Returns the digests in a signature that one of the keys made. `name` is the signature's name, for errors. Throws
+// Error for any other bytes.
 SignedDigests read_signed_digests(std::string_view signature, const std::string& name, std::span<const PublicKey> keys);
 
 }  // namespace modelbuild

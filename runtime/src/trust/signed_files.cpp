@@ -75,7 +75,7 @@ fs::path SignedFiles::content(const fs::path& path) {
   return found->second.path();
 }
 
-// Returns the digests in the signature beside a file or folder.
+// Returns the digests in the signature next to a file or folder.
 SignedDigests SignedFiles::digests(const fs::path& path) const {
   const fs::path signature = path.string() + ".sig";
   std::error_code error;

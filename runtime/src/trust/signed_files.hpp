@@ -10,14 +10,14 @@
 
 namespace modelbuild {
 
-// With keys, files are copied to memory once; the copies are compared with their signatures, and used from then on.
-// Without keys, files are used as they are. All functions throw Error.
+// With keys, files are copied to memory once; the copies are compared with their signatures, and then used. Without
+// keys, files are used directly. All functions throw Error.
 class SignedFiles {
  public:
   explicit SignedFiles(const std::vector<std::filesystem::path>& keys);
 
-  // Returns the .pte at a path: the file itself, the only one in the subfolder `program` of a bundle, or that of the
-  // bundle's program at FOLDER/NAME. All files of a bundle are compared with the signature beside its folder.
+  // Returns the .pte at a path: the file itself, the only .pte in the subfolder `program` of a bundle, or the .pte of
+  // the bundle's program at FOLDER/NAME. All files of a bundle are compared with the signature next to its folder.
   std::filesystem::path program(const std::filesystem::path& path);
 
   // Returns the path to read a file from. It is valid as long as this object.

@@ -1,5 +1,5 @@
-"""Names of operators, and the ATen operators that operators of executorch's edge dialect stand for: views for copies of
-views (`view_copy`), and operators without dimension order for dim-order operators."""
+"""Names of operators, and the ATen operators that operators of executorch's edge dialect stand for: views instead of
+copies of views (`view_copy`), and operators without dimension order instead of dim-order operators."""
 
 from __future__ import annotations
 

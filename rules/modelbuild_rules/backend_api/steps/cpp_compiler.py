@@ -1,7 +1,7 @@
 """Compile and link C++ for a target machine with the compiler of the package `ziglang` (Clang, LLD, libc++).
 
-The machine's own compiler, headers and libraries are not used: libc++ is linked statically, and glibc's symbols are
-those of the version in the target ("x86_64-linux-gnu.2.28").
+The machine's own compiler, headers and libraries are not used: libc++ is linked statically, and the target states the
+version of glibc's symbols ("x86_64-linux-gnu.2.28").
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make_runtime(target: str, folder: Path) -> None:
 
 
 def compile_object(source: Path, target: str, flags: Iterable[str], folder: Path) -> Path:
-    """Compile a C, C++ or assembly file below the folder, and return the object beside it."""
+    """Compile a C, C++ or assembly file below the folder, and return the object next to it."""
     made = source.with_suffix(".o")
     language = "c++" if source.suffix in (".cc", ".cpp", ".cxx") else "cc"
     paths = (str(each.relative_to(folder)) for each in (source, made))
@@ -82,7 +82,7 @@ def link_library(
 
 
 def stub_library(soname: str, symbols: Iterable[str], target: str, folder: Path) -> Path:
-    """Return a library with a soname and symbols only, to link against in place of a missing library."""
+    """Return a library with only a soname and symbols, to link against instead of a missing library."""
     source = folder / "stub.c"
     source.write_text("".join(f"void {symbol}(void) {{}}\n" for symbol in symbols))
     made = folder / soname

@@ -17,7 +17,8 @@ CONSTANT = "computes with constants only"
 
 
 class Support(Protocol):
-    """Decides which nodes a backend takes (an OperatorSupportBase). `refused` collects reasons for others, by name."""
+    """Decides which nodes a backend takes (an OperatorSupportBase). `refused` collects the reasons for other nodes, by
+    name."""
 
     refused: dict[str, str]
 
@@ -37,7 +38,7 @@ def proposed(program: ExportedProgram, support: Support) -> list[list[torch.fx.N
 
 
 def large_enough(partitions: list[list[torch.fx.Node]], support: Support, least: int) -> list[list[torch.fx.Node]]:
-    """Return the partitions with at least `least` operators. Nodes of the others are refused."""
+    """Return the partitions with at least `least` operators. Nodes of smaller partitions are refused."""
     kept = []
     for nodes in partitions:
         count = sum(node.target is not operator.getitem and not on_sizes(node) for node in nodes)

@@ -18,5 +18,5 @@ def floor_quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def is_opposite(rest: Tensor, y: Tensor) -> Tensor:
-    """Return where the rest of a division is not 0 and has another sign than the divisor."""
+    """Return where the remainder of a division is not 0 and has another sign than the divisor."""
     return (rest != 0) & ((y < 0) != (rest < 0))

@@ -1,4 +1,4 @@
-"""Read ELF files: the machine, and for 64-bit little-endian ones the symbols and the glibc that they need."""
+"""Read ELF files: the machine and, for 64-bit little-endian files, the symbols and the glibc that they need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Needs:
 
     undefined   unversioned symbols that the process must define
     defined     symbols that it exports (for an object file, all its symbols)
-    glibc       the newest glibc version of its symbols, as (2, 17); (0, 0) if none has one
+    glibc       the newest glibc version of its symbols, as (2, 17); (0, 0) if no symbol has a version
     libraries   names of the libraries that it loads
     """
 

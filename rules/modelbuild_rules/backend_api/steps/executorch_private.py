@@ -1,5 +1,5 @@
 """The private names of executorch that the steps use, and the version that they were checked on. Each backend's folder
-lists its own."""
+lists its own private names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute operators of some modules in half precision: tensors from other operators are converted before them.
+"""Compute operators of some modules in half precision: tensors from other operators are converted first.
 
 Operators whose inputs were in float32 for precision stay so until the next layer. Values that depend only on integers
 and buffers, such as angles of positions and masks, are computed in float32 and converted for their users.
@@ -23,11 +23,11 @@ PRECISE = frozenset(
         *("reciprocal", "renorm", "rsqrt", "sinh", "softplus", "square", "std", "sum", "tan", "var", "var_mean"),
     }
 )
-"""Operators that stay in float32, as in torch.autocast: their results leave the range of float16, or lose precision.
-Normalizations and softmax are not among them: their kernels compute in float32, and their results are small."""
+"""Operators that stay in float32, as in torch.autocast, because their results leave the range of float16 or lose
+precision. Normalizations and softmax compute in float32 and have small results, so they are excluded."""
 
 LAYERS = frozenset({"linear", "scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"})
-"""Besides convolutions and products of matrices, operators that are in half precision whatever they read."""
+"""Operators, in addition to convolutions and products of matrices, that are in half precision whatever they read."""
 
 MATRICES = frozenset({"addmm", "baddbmm", "bmm", "dot", "einsum", "matmul", "mm", "mv"})
 
@@ -41,7 +41,7 @@ def compute_in(
 ) -> None:
     """Compute the allowed operators of a graph in half precision. Results of the graph keep their types.
 
-    constants  nodes of stored tensors that are no parameters
+    constants  nodes of stored tensors that are not parameters
     store      converts the stored tensor of a node, and returns whether it did
     """
     changed: set[torch.fx.Node] = set()
@@ -70,7 +70,7 @@ def compute_in(
 
 
 class _Wide:
-    """The nodes that stay in float32; `exact` are those that depend on no data but integers and buffers."""
+    """The nodes that stay in float32; `exact` are the nodes that depend only on integers and buffers."""
 
     def __init__(self, constants: Collection[torch.fx.Node]) -> None:
         self.exact: set[torch.fx.Node] = set(constants)
@@ -80,7 +80,7 @@ class _Wide:
         return node in self.exact or node in self._precise
 
     def see(self, node: torch.fx.Node) -> None:
-        """Decide on a node, after those before it."""
+        """Decide on a node. Earlier nodes must have been decided on."""
         if node.op != "call_function":
             return
         name = _name(node)
@@ -104,8 +104,8 @@ def _is_floating(value: object) -> bool:
 
 
 def _takes(node: torch.fx.Node, dtype: torch.dtype) -> bool:
-    """Return whether an operator reads no floating-point tensors but float32 and those changed before, returns float32
-    alone, and writes to no tensor."""
+    """Return whether an operator reads no floating-point tensors except float32 and already converted tensors, returns
+    only float32, and writes to no tensor."""
     if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
         return False
     given = [each for each in map(_type, node.all_input_nodes) if each is not None and each.is_floating_point]
@@ -129,8 +129,8 @@ def _converted(value: Any, dtype: torch.dtype) -> Any:
 
 
 def limited(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor in another type. Finite numbers that the type does not have, such as -1e9 in a mask, become its
-    greatest or least one, not an infinity, of which softmax may make NaN."""
+    """Return a tensor in another type. Finite numbers that the type lacks, such as -1e9 in a mask, become its greatest
+    or least number: an infinity could become NaN in softmax."""
     most = torch.finfo(dtype).max
     return torch.where(value.isinf(), value, value.clamp(-most, most)).to(dtype)
 
@@ -142,7 +142,7 @@ def _cast(
     made: dict[tuple[torch.fx.Node, torch.dtype], torch.fx.Node],
     exact: bool = False,
 ) -> torch.fx.Node:
-    """Return the conversion of a node's result, added before its first user. `exact`: like `limited`."""
+    """Return the conversion of a node's result, added before its first user. `exact`: as for `limited`."""
     if (node, dtype) not in made:
         with user.graph.inserting_before(user):
             given = node

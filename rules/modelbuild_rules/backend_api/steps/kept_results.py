@@ -1,8 +1,9 @@
 """Compute the type and shape of a node's results once for all of executorch's passes.
 
 Each pass interprets the whole graph, which takes milliseconds for a node whose size depends on values. With the same
-arguments (the same objects) an operator has the same results, so they are taken from the pass before. If a pass changes
-an operator, but not the type and constant shape of its result, the operators after it still get the same arguments.
+arguments (the same objects) an operator has the same results, so this module reuses the results of the previous pass.
+If a pass changes an operator but keeps the type and constant shape of its result, later operators still get the same
+arguments.
 
 A private name of executorch is patched temporarily; executorch_private.py lists it. Of torch:
 torch._subclasses.fake_tensor.FakeTensor (constant), checked on torch 2.14.0.
@@ -41,14 +42,15 @@ def computed_once() -> Iterator[None]:
 
 
 class _Kept:
-    """The results of calls. Calls whose arguments are the same objects are equal; so arguments are kept alive."""
+    """The results of calls. Calls with the same argument objects are equal, so arguments are kept alive."""
 
     def __init__(self) -> None:
         self._results: dict[Any, tuple[Any, Any]] = {}
         self._used: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
 
     def call(self, interpreter: Any, target: Any, args: Any, kwargs: Any, graph: Any, before: Any) -> Any:
-        """Return the result of a call that becomes a node of a graph. `before` is that of the node in the last pass."""
+        """Return the result of a call that becomes a node of a graph. `before` is the node's result in the last
+        pass."""
         operator = getattr(target, "_op", target)  # of executorch's edge dialect
         if _varies(operator):
             return interpreter.call_function(target, args, kwargs)
@@ -66,7 +68,7 @@ class _Kept:
 
 
 class _Interpreter:
-    """Calls functions unless their results are kept. Everything else is the plain interpreter's."""
+    """Calls functions unless their results are kept, and otherwise works like the plain interpreter."""
 
     def __init__(self, plain: Any, kept: _Kept, graph: Any, before: Any) -> None:
         self._plain = plain

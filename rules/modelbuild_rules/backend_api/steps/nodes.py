@@ -1,4 +1,4 @@
-"""The nodes of a program that compute: their names, operators, and the exported program's nodes they were made from."""
+"""Compute nodes of a program: their names, operators, and the exported program's nodes that they were made from."""
 
 from __future__ import annotations
 

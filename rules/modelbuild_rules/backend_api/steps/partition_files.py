@@ -1,8 +1,8 @@
 """Read and write partitions: a program under canonical names, and its partitioner's data for the compiler.
 
 `partition.json` contains the compile specs and, by position in the graph, the partitioner's annotations for its
-backend's compiler. Equal partitions have equal bytes, whichever program they come from. A partition that changes
-buffers also has `changed`: their qualified names, by their names in its program.
+backend's compiler. Equal partitions of any programs have equal bytes. A partition that changes buffers also has
+`changed`: their qualified names, by their names in its program.
 """
 
 from __future__ import annotations

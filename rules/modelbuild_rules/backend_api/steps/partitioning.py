@@ -8,8 +8,8 @@ from typing import Any
 
 
 class Partitioning:
-    """A backend's part in lowering. The module that a declaration names as `partitioning` has an instance of a subclass
-    as `PARTITIONING`. Only `ids` and `partitioner` have no default. `attributes` are the declaration's
+    """A backend's part in lowering. The module that a declaration names as `partitioning` defines `PARTITIONING`, an
+    instance of a subclass. Only `ids` and `partitioner` have no default. `attributes` are the declaration's
     `partition_attributes`.
 
     ids          names of the executorch backends (BackendDetails subclasses) of its partitions
@@ -35,8 +35,8 @@ class Partitioning:
     unrolls: int = 4
 
     def common(self, attributes: Mapping[str, Any]) -> str:
-        """Return the memory, such as "cuda:0", in which its partitions have the state that they change in common; "" if
-        each partition has its own."""
+        """Return the memory, such as "cuda:0", in which its partitions share the state that they change; "" if each
+        partition has its own state."""
         return ""
 
     def prepare(self, program: Any) -> Any:
@@ -59,7 +59,7 @@ class Partitioning:
         """Return why the backend does not take nodes of an edge program, by name, before anything is lowered: nodes of
         the program itself, not of the branches of control flow. The program is unchanged afterwards.
 
-        By default this asks the partitioner, which has all nodes to choose from. A backend may know it sooner.
+        By default this asks the partitioner, offering it all nodes. A backend may have a faster way.
         """
         partitioner = self.partitioner(attributes, {})
         metas = [(node, dict(node.meta)) for graph in _graphs(program) for node in graph.nodes]
@@ -75,18 +75,18 @@ class Partitioning:
                 node.meta.update(meta)
 
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the nodes that prevent a partition's compilation, with the reason, if the backend tries it while
-        partitioning; else an empty mapping."""
+        """Return the nodes that prevent a partition's compilation, with the reason, if the backend tries the
+        compilation while partitioning; else an empty mapping."""
         return {}
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float] | None:
-        """Return a partition's form in the compiler, to run in eager mode, and its tolerance; None if the form is the
-        partition itself."""
+        """Return the form of a partition that the compiler gets, to run in eager mode, and its tolerance; None if the
+        form is the partition itself."""
         return None
 
     def at_fault(self, program: Any, works: Callable[[Any], bool]) -> Sequence[str]:
-        """Return the first nodes with which a partition does not work, by asking `works` of parts of it, where `eager`
-        returns another form; none if they are not found."""
+        """Return the first nodes with which a partition does not work; none if they are not found. The search calls
+        `works` for parts of the partition; `eager` returns another form of these."""
         return ()
 
     def refusal(self, partitioner: Any, node: Any) -> str:

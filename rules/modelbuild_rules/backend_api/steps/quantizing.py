@@ -14,8 +14,8 @@ Filter = Callable[[Any], bool]
 
 
 class Quantizing:
-    """Makes torchao's objects from the attributes of a quantizer's table. A calibration has only the attributes of
-    that decide it; the others are absent."""
+    """Makes torchao's objects from the attributes of a quantizer's table. A calibration has only the attributes that
+    decide the calibration."""
 
     operators: tuple[str, ...] = ()
     """Operators that it quantizes, as "aten.linear.default"."""
@@ -24,11 +24,12 @@ class Quantizing:
     """Types of the tensors of operators that it quantizes."""
 
     def rewrite(self, attributes: Mapping[str, Any], module: Any, mutable: Collection[str], allowed: Filter) -> None:
-        """Change the graph before others quantize it; set `rewritten` in the meta data of nodes that count as
+        """Change the graph before other nodes are quantized; set `rewritten` in the meta data of nodes that count as
         quantized. `mutable`: the buffers that a call changes."""
 
     def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> Any:
-        """Return a quantizer of torchao's PT2E for the allowed nodes; None for a table with another way."""
+        """Return a quantizer of torchao's PT2E for the allowed nodes; None for a table that quantizes in another
+        way."""
         return None
 
     def linear(self, attributes: Mapping[str, Any]) -> Any:
@@ -36,11 +37,11 @@ class Quantizing:
         return None
 
     def packed(self, attributes: Mapping[str, Any], layer: Any) -> Any:
-        """Return the module that takes the place of a linear layer which torchao quantized; by default that layer."""
+        """Return the module that replaces a linear layer that torchao quantized; by default the layer itself."""
         return layer
 
     def linear_problem(self, attributes: Mapping[str, Any], weight: Any) -> str:
-        """Return why a linear layer with this weight can't be quantized; '' if it can."""
+        """Return why a linear layer with this weight cannot be quantized; '' if it can."""
         return ""
 
 
@@ -53,10 +54,10 @@ def quantizing(used: UsedQuantizer) -> Quantizing:
 
 def allowed_nodes(attributes: Mapping[str, Any], quantizing: Quantizing) -> Filter:
     """Return the filter of the attributes `operators`, `modules` and `exclude`, for operators on the quantizer's types.
-    Nodes that a quantizer does not begin with, such as an activation behind a layer, are not restricted by `operators`.
+    `operators` does not restrict nodes that a quantizer does not begin with, such as an activation behind a layer.
 
-    A sensitivity report restricts a table by `only`: to the operators of a module that are in no submodule, and the
-    activations behind them."""
+    A sensitivity report restricts a table by `only` to the operators of a module that are in no submodule, and the
+    activations behind these operators."""
     operators, types = quantizing.operators, {f"torch.{name}" for name in quantizing.types}
     own = attributes.get("operators") or operators
     only = attributes.get("only")
@@ -103,5 +104,5 @@ def module_of(node: Any) -> str:
 
 
 def is_inside(module: str, others: Sequence[str]) -> bool:
-    """Return whether a module is one of the others, or inside one."""
+    """Return whether a module is one of the other modules or inside one."""
     return any(f"{module}.".startswith(f"{other}.") for other in others)

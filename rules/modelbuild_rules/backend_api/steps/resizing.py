@@ -2,10 +2,10 @@
 
 Interpolation with antialiasing becomes weighted means of windows, of rows and of columns. The weights are PyTorch's: a
 triangle, or a cubic filter (a = -0.5), as wide as the scale if the picture shrinks. No value outside of a window is
-multiplied with zero, since that of an infinity is NaN.
+multiplied with zero, because infinity times zero is NaN.
 
-Linear interpolation becomes sums of products of the values at corners. Torch's own decomposition computes
-a + (b - a) * share, which is NaN where a and b are the same infinity, and resizes axes that keep their size.
+Linear interpolation becomes sums of products of the values at corners. Torch's own decomposition computes a + (b - a) *
+share, which is NaN where a and b are the same infinity, and resizes axes that keep their size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 
 def of_sizes_or_factors(resize: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that resizes a tensor, whose sizes are given, or result from factors."""
+    """Return a function that resizes a tensor to given sizes or by factors."""
 
     def resized(
         x: Tensor, sizes: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None = None
@@ -36,7 +36,7 @@ def of_sizes_or_factors(resize: Callable[..., Any]) -> Callable[..., Any]:
 
 def linear(x: Tensor, sizes: Sequence[Any], align_corners: bool, *factors: float | None) -> Any:
     """Return an upsample_linear1d, upsample_bilinear2d or upsample_trilinear3d; NotImplemented for types other than
-    floating-point ones."""
+    floating point."""
     if not x.is_floating_point():
         return NotImplemented
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -74,8 +74,8 @@ def _antialiased(
     by_rows: float | None = None,
     by_columns: float | None = None,
 ) -> Any:
-    """Return an _upsample_bicubic2d_aa or _upsample_bilinear2d_aa; NotImplemented for types other than floating-point
-    ones."""
+    """Return an _upsample_bicubic2d_aa or _upsample_bilinear2d_aa; NotImplemented for types other than floating
+    point."""
     if not x.is_floating_point():
         return NotImplemented
     made = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -92,7 +92,7 @@ def _scale(given: Any, wanted: Any, align_corners: bool, factor: float | None) -
 
 
 def _windows(x: Tensor, dim: int, wanted: Any, scale: Any, weight: Callable[[Tensor], Tensor], radius: int) -> Tensor:
-    """Return the weighted means of windows along a dimension, the last or the last but one."""
+    """Return the weighted means of windows along the last or the last but one dimension."""
     given, width = x.shape[dim], torch.sym_max(scale, 1.0)
     reach = radius * width
     centres = ((torch.arange(wanted, device=x.device).to(x.dtype) + 0.5) * scale).unsqueeze(1)

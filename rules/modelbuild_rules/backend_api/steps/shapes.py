@@ -1,9 +1,9 @@
 """Sizes in a program, and orders of tensors in memory.
 
 A size node that several users share would become an input or an output of partitions, but a delegate's arguments are
-tensors. So `own_sizes` gives each user its own copy of the nodes that compute the size, down to the tensors whose sizes
-are read. If one of the user's own inputs has the size, the size is read from that input: otherwise a partition would
-need another tensor for its size alone, and would change when a node is inserted in front of it.
+tensors. So `own_sizes` copies for each user the nodes that compute the size, down to the tensors whose sizes are read.
+If one of the user's own inputs has the size, the size is read from that input: otherwise a partition would need another
+tensor for its size alone, and would change when a node is inserted in front of it.
 """
 
 from __future__ import annotations
@@ -77,14 +77,16 @@ def _copied(
 
 
 def may_be_zero(size: int | torch.SymInt) -> bool:
-    """Return whether a size may be 0. Comparisons of sizes don't say it: torch takes those of inputs for positive."""
+    """Return whether a size may be 0. Comparisons of sizes cannot tell: torch assumes that sizes of inputs are
+    positive."""
     if isinstance(size, int):
         return size == 0
     return not bound_sympy(size.node.expr, size.node.shape_env.var_to_range).lower > 0
 
 
 def has_other_order(value: Any) -> bool:
-    """Return whether this is a tensor that may lie in another order. Dimensions of size 1 count, as for executorch."""
+    """Return whether this is a tensor that may have another order in memory. Dimensions of size 1 count, as in
+    executorch."""
     if not isinstance(value, torch.Tensor):
         return False
     row_major = torch.empty_like(value, memory_format=torch.contiguous_format)

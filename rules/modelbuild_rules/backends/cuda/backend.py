@@ -44,30 +44,30 @@ class Cuda(Attrs):
     """The kind of backend."""
 
     tuning: Annotated[Source | None, Decides("compile")] = None
-    """A tuning file, whose choices of kernels are used; others are made by estimated cost."""
+    """A tuning file with choices of kernels. Estimated cost decides all other choices."""
 
     candidates: Annotated[int, Decides("compile", "emit")] = Field(default=0, ge=0, le=64)
     """Number of kernels to compile for each choice, the cheapest by estimated cost, for `NAME.tuning.pyz`: a program
-    beside the .pte that times them on a GPU and writes a tuning file. 0: there is no such program."""
+    next to the .pte that times them on a GPU and writes a tuning file. 0: no such program."""
 
     precision: Annotated[Literal["fp32", "tf32"], Decides("compile")] = "fp32"
-    """Precision of float32 products and convolutions: fp32, or TF32, which is faster and has a 10-bit fraction."""
+    """Precision of float32 products and convolutions: fp32, or TF32 (faster, 10-bit fraction)."""
 
     min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
-    """Minimum number of operators in a library. Each library has about a megabyte of code of its own."""
+    """Minimum number of operators in a library. Each library has about a megabyte of code."""
 
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
     data_dependent_ops: Annotated[Literal["fallback", "error"], Decides("partition")] = "fallback"
-    """Leave operators with sizes that depend on values, such as nonzero and its users, to the next backends, or fail
-    the build."""
+    """Leave operators whose sizes depend on values, such as nonzero and its users, to the next backends, or fail the
+    build."""
 
     emulate_precision_casts: Annotated[bool, Decides("partition")] = True
-    """Round between fused operators as eager mode does; bf16 and fp16 models expect it."""
+    """Round between fused operators as eager mode does, which bf16 and fp16 models expect."""
 
     triton_kernels: Annotated[bool, Decides("partition")] = True
-    """Use executorch's Triton kernels for attention and top-k where they apply."""
+    """Use ExecuTorch's Triton kernels for attention and top-k where they apply."""
 
     gpu: Annotated[int | None, Decides("partition")] = Field(default=None, ge=0, le=127)
     """Index of the device's GPU that runs the libraries; by default `gpu` of the device."""

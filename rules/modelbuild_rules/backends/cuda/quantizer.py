@@ -23,14 +23,14 @@ class CudaQuantizer(Attrs):
     """The type of weights."""
 
     group_size: Annotated[int | None, Decides("convert")] = Field(default=None, ge=32, multiple_of=32)
-    """With int4: scale the weights of each group of input channels by a number of its own; by default 32 channels. int8
-    weights have a scale for each output channel."""
+    """With int4: number of input channels that share a scale; by default 32. int8 weights have a scale for each output
+    channel."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("convert")] = ()
-    """Submodules to quantize, with all that is inside; by default the whole model."""
+    """Submodules to quantize, with their submodules; by default the whole model."""
 
     exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("convert")] = ()
-    """Submodules to leave in floating point, with all that is inside."""
+    """Submodules to leave in floating point, with their submodules."""
 
 
 class _CudaQuantizer(Quantizer):

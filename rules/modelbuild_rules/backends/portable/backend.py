@@ -16,7 +16,7 @@ class Portable(Attrs):
     """The kind of backend."""
 
     ops: Annotated[Operators | None, Decides("partition")] = None
-    """Operators that may run on portable kernels; any other fails the build. By default all are allowed."""
+    """Operators that may run on portable kernels; any other fails the build. By default all."""
 
 
 PORTABLE = Backend("backend", "portable", Portable, extras=("models",), runs_here=True)

@@ -27,7 +27,7 @@ _TORCH = ("executorch", "sympy", "torch", "torchao")
 
 
 class Profile(Attrs):
-    """The shapes of one input in an optimization profile: as many sizes as the input has dimensions."""
+    """The shapes of an input in an optimization profile, with a size for each dimension."""
 
     min: tuple[int, ...]
     """The smallest shape."""
@@ -55,9 +55,9 @@ class Tensorrt(Attrs):
     """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""
 
     precision: Annotated[Literal["fp32", "tf32", "fp16", "bf16"], Decides("partition", "compile")] = "tf32"
-    """Precision of float32 operators: fp32, TF32 products, or fp16 or bf16 with the exceptions of the recipe `half`
-    (exp, sum, norms and others stay fp32; operators on 8-bit values, too), without TF32. Tensors that are fp16 or bf16
-    in the model stay so. fp16 or bf16 without float32 operators is an error."""
+    """Precision of float32 operators: fp32, TF32 products, or fp16 or bf16 without TF32. With fp16 or bf16, the
+    exceptions of the recipe `half` (exp, sum, norms and others) and operators on 8-bit values stay fp32; a model
+    without float32 operators is an error. Tensors that are fp16 or bf16 in the model stay so."""
 
     min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
     """Minimum number of operators in an engine."""
@@ -67,21 +67,21 @@ class Tensorrt(Attrs):
 
     require_full_compilation: Annotated[bool, Decides("partition")] = False
     """Fail the build unless TensorRT takes every node, in one engine. Requires data_dependent_ops = "take", which is
-    not the default with `rtx`."""
+    not the default of `rtx`."""
 
     data_dependent_ops: Annotated[Literal["fallback", "take"] | None, Decides("partition", "compile")] = None
     """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
-    default "fallback" with `rtx`, which can't build them, and "take" with `standard`."""
+    default "fallback" with `rtx`, which cannot build them, or "take" with `standard`."""
 
     optimization_profiles: Annotated[tuple[dict[str, Profile], ...], Decides("partition")] = ()
-    """Shapes to build for, by input. By default one profile with each dynamic dimension's declared range."""
+    """Shapes to build for, by input. By default, one profile with the declared range of each dynamic dimension."""
 
     workspace_size: Annotated[Size, Decides("compile")] = Field(default=1 << 30, validate_default=True)
-    """Memory that an engine may use besides its weights: bytes, or text such as "1GiB"."""
+    """Memory that an engine may use in addition to its weights: bytes, or text such as "1GiB"."""
 
     on_failure: Annotated[Literal["error", "fallback"], Decides("partition")] = "error"
-    """If TensorRT can't build a partition's engine, fail, or leave its nodes to the next backend. `fallback` builds
-    each engine twice: once in the partition step, to find partitions that fail."""
+    """If TensorRT cannot build a partition's engine: fail, or leave its nodes to the next backend. `fallback` builds
+    each engine twice: also in the partition step, to find partitions that fail."""
 
     gpu: Annotated[int | None, Decides("partition", "compile")] = Field(default=None, ge=0, le=127)
     """Index of the device's GPU that runs the engines; by default `gpu` of the device."""
@@ -142,7 +142,8 @@ class TensorrtBackend(Backend):
             **own,
             "fallback_data_dependent_ops": _falls_back(own["flavour"], given),
             "target_device": f"cuda:{_gpu(attributes, facts)}",
-            # The engine's settings count only if the partition step builds engines to find those that fail.
+            # The engine's settings decide the partition step only if the step builds engines to find partitions that
+            # fail.
             "engine": self.compile_attributes(attributes, facts) if on_failure == "fallback" else None,
         }
 

@@ -1,4 +1,4 @@
-"""tensorrt_engine: an engine that was built elsewhere, such as with trtexec on the device."""
+"""tensorrt_engine: an engine that was built elsewhere, for example with trtexec on the device."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EngineInput(EngineTensor):
     """An input of an engine."""
 
     range: tuple[float, float] | None = None
-    """Lowest and highest example value, for tests. By default 0 and 1."""
+    """Lowest and highest example value, for tests; by default 0 and 1."""
 
 
 class Sizes(Attrs):
@@ -72,9 +72,9 @@ class Sizes(Attrs):
 
 class TensorrtEngineAttrs(OriginAttrs):
     """An engine that TensorRT built on the device: a `.plan` or `.engine` file. It is the model of a `pte_program`, or
-    takes the place of a submodule.
+    replaces a submodule.
 
-    The declared facts are compared with the file's header when it is built, and with the engine when it is loaded.
+    The build compares the declared facts with the file's header, and the runtime compares them with the engine.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"compute_capability": "compute_capabilities"}
@@ -83,10 +83,10 @@ class TensorrtEngineAttrs(OriginAttrs):
     """The engine, as `trtexec --saveEngine` writes it."""
 
     version: Annotated[str, AfterValidator(_version)]
-    """The version of TensorRT that built it, such as "8.6.1"."""
+    """The TensorRT version that built it, such as "8.6.1"."""
 
     compute_capabilities: tuple[Capability, ...] = Field(min_length=1)
-    """Compute capabilities of the GPUs that it runs on: that of the GPU that built it."""
+    """Compute capabilities of the GPUs that it runs on: the capability of the GPU that built it."""
 
     arch: Literal["x86_64", "aarch64"] = "x86_64"
     """The architecture of the machine that built it."""
@@ -101,17 +101,17 @@ class TensorrtEngineAttrs(OriginAttrs):
     """Its optimization profiles: the sizes of each named dimension."""
 
     version_compatible: bool = False
-    """The engine was built with the flag for version compatibility: newer versions and the lean library run it too."""
+    """The engine was built version-compatible: newer versions of TensorRT and the lean runtime run it too."""
 
     host_code: bool = False
-    """Let TensorRT load code that is embedded in the engine, its lean runtime. Only for files that you trust."""
+    """Let TensorRT load code that the engine contains (its lean runtime). Only for files that you trust."""
 
     gpu: int = Field(default=0, ge=0, le=127)
     """Index of the device's GPU that runs it."""
 
 
 class _EnginePart(Attrs):
-    """The table of an engine in a stack, which no BUILD file has."""
+    """The table of an engine in a stack. No BUILD file contains it."""
 
     part: Annotated[str, Decides("partition")]
     target_device: Annotated[str, Decides("partition")]
@@ -184,7 +184,7 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     return Model({FORWARD: ModelMethod(model)}), module, Files((model.signature,)), origin, contents
 
 
-# Attributes that are no parameters of the step.
+# Attributes that are not parameters of the step.
 _UNKEYED: Any = {"plan": True, "license": True, "source": True, "inputs": {"__all__": {"range"}}}
 
 _CHECKED = ("plan", "version", "compute_capabilities")
@@ -195,7 +195,7 @@ def _tensor(declared: EngineTensor) -> PartTensor:
 
 
 def _params(attrs: TensorrtEngineAttrs, inputs: tuple[PartTensor, ...], outputs: tuple[PartTensor, ...]) -> PartParams:
-    """Return the parameters of the export of a program that is the engine."""
+    """Return the parameters of the export of a program that consists of the engine."""
     dynamic = {
         name: dict(zip(("min", "max"), _range(attrs, name), strict=True)) | {"example": None}
         for name in (attrs.profiles[0] if attrs.profiles else ())

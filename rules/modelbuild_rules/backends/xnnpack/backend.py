@@ -26,7 +26,7 @@ class Xnnpack(Attrs):
     """Kinds of operators to take: floating-point (fp16 too), statically quantized, dynamically quantized linear."""
 
     per_op_mode: Annotated[bool, Decides("partition")] = False
-    """Make one partition per operator and its fused operators, instead of the fewest possible partitions."""
+    """Make a partition for each operator and the operators fused with it, instead of the fewest possible partitions."""
 
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
@@ -35,8 +35,8 @@ class Xnnpack(Attrs):
     """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
     lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set), Decides("partition")] = ()
-    """Operators to take though their kernels lose NaN or infinities: bilinear interpolation; on x86,
-    convolutions, linear layers, activations and pools of float16."""
+    """Operators to take although their kernels lose NaN or infinities: bilinear interpolation; on x86, float16
+    convolutions, linear layers, activations and pools."""
 
 
 _FILES = ("lib/libexecutorch_backend_xnnpack.so",)

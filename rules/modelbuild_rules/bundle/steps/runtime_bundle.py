@@ -2,15 +2,15 @@
 
 Inputs   pte, signature   the programs, in the order of `programs`
          ptd              optional: their weights outside them, one file for all
-         verified         verified.json of those that were compared: a bundle of a wrong program is not made
+         verified         verified.json of compared programs: a bundle of a wrong program is not made
          delegation       delegation.json of each; compiled parts may state the glibc that they need
          kernels.<name>   optional: kernel libraries, each a library and its description
          runtime          optional: the archive of runtime/archive.py; its runtime.json has each file's needs
-Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
+Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of a folder
 Params   name          the folder's name
          programs      the programs' names, without .pte
          tar           true to pack the folder
-         arch          the architecture that all its files must be for; null: that of modelbuild-run
+         arch          the architecture that all its files must be for; null: modelbuild-run's
          installed     without `runtime`: the module whose folder has the runtime's files
          place         the place of the archive in the BUILD file, as "BUILD.toml:4:1"; not in the key
          capabilities  the compute capabilities of the device, as "8.6"; null if unknown
@@ -85,7 +85,7 @@ def _lay_out(step: Step, folder: Path) -> None:
         shutil.copyfile(signature, folder / "program" / f"{name}.signature.json")
     data = None
     if "ptd" in step.inputs:
-        # Runtimes load the .ptd of a program's name, or the only one beside it.
+        # Runtimes load the .ptd of a program's name, or the only .ptd next to it.
         data = f"program/{names[0] if len(names) == 1 else 'weights'}.ptd"
         shutil.copyfile(step.input("ptd"), folder / data)
     delegations: list[DelegationDocument] = [json.loads(path.read_bytes()) for path in step.inputs["delegation"]]
@@ -124,7 +124,8 @@ def _script(names: Sequence[str], needs: str) -> str:
 
 
 def _capabilities(parts: Sequence[CompiledPartition]) -> list[str] | None:
-    """Return the compute capabilities on which all partitions run that state theirs; None if none does."""
+    """Return the compute capabilities that are common to all partitions that state theirs; None if no partition
+    does."""
     stated = [set(part["about"]["capabilities"]) for part in parts if part.get("about", {}).get("capabilities")]
     if not stated:
         return None
@@ -132,7 +133,7 @@ def _capabilities(parts: Sequence[CompiledPartition]) -> list[str] | None:
 
 
 def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str] | None, program: str) -> None:
-    """Raise StepError for a partition that the device cannot run. `program`: its name, '' for the only one."""
+    """Raise StepError for a partition that the device cannot run. `program`: its name, '' for the only program."""
     for part in parts:
         found = [f"{number // 10}.{number % 10}" for number in part.get("about", {}).get("capabilities", ())]
         lacking = sorted(set(wanted or ()) - set(found)) if found else []

@@ -1,7 +1,7 @@
-"""Join the weights outside several programs into one file, which contains equal ones once. Torch-free.
+"""Join the weights outside several programs into one file, which contains equal weights once. Torch-free.
 
 Inputs   ptd       the .ptd of each program
-Outputs  ptd       a .ptd with the data of all
+Outputs  ptd       a .ptd with the data of all programs
 Params   programs  the names of the programs, in the order of `ptd`
 """
 

@@ -91,7 +91,7 @@ def _download(url: str, target: Path, sha256: str) -> None:
 
 
 def _open(url: str, sha256: str) -> http.client.HTTPResponse:
-    """Return the answer to a request for a file, which has its bytes."""
+    """Return the response to a request for a file. It has the file's bytes."""
     if url.startswith(SCHEME):
         address = parse_registry_address(url)
         assert address is not None  # the rule checked it
@@ -99,14 +99,14 @@ def _open(url: str, sha256: str) -> http.client.HTTPResponse:
     request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
     for name, value in _login(url).items():
         request.add_unredirected_header(name, value)
-    # Not the shared opener: it keeps the proxies that were set when it was first used.
+    # The shared opener keeps the proxies from its first use, so this module does not use it.
     answer: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=TIMEOUT)
     return answer
 
 
 def _login(url: str) -> dict[str, str]:
-    """Return the header with the user name and the password that the .netrc file has for an address, if it has any.
-    They are sent only over TLS or to this machine."""
+    """Return the header with the user name and the password that the .netrc file has for an address, if any. They are
+    sent only over TLS or to this machine."""
     address = urllib.parse.urlsplit(url)
     file = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")
     private = address.scheme == "https" or address.hostname in ("localhost", "127.0.0.1", "::1")

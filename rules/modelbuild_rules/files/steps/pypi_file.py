@@ -43,7 +43,8 @@ def _download(params: Mapping[str, Any], folder: Path) -> Path:
     command += _platform(params["wheel"]) if params["wheel"] else []
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        # Only on failure: pip's output names folders and indexes of this machine, and a result keeps its output.
+        # Printed only on failure: pip's output names folders and indexes of this machine, and a result keeps its
+        # output.
         sys.stdout.write(done.stdout)
         sys.stderr.write(done.stderr)
         raise StepError(_explain(params["wheel"] or wanted, params["version"], done.stderr))
@@ -80,7 +81,7 @@ def _explain(wanted: str, version: str, errors: str) -> str:
 
 
 def extract(wheel: Path, params: Mapping[str, Any], target: Path) -> None:
-    """Write a file of a wheel to `target`. Raises StepError for one that is not there or not as declared."""
+    """Write a file of a wheel to `target`. Raises StepError if the file is missing or differs from the declaration."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive:

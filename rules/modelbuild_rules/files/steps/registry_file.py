@@ -13,13 +13,13 @@ from modelbuild.registry.client import MOST, Registry, RegistryProblem
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _TITLE = "org.opencontainers.image.title"
-# The most files that a message names.
+# The maximum number of files that a message names.
 _NAMED = 5
 
 
 def open_file(address: RegistryAddress, sha256: str) -> http.client.HTTPResponse:
-    """Return the answer with the file of a manifest that has a SHA-256. Raises RegistryProblem, also for a manifest
-    with another digest or of another kind, and for one without such a file."""
+    """Return the response with the file of a manifest that has a SHA-256. Raises RegistryProblem, also for a manifest
+    with another digest or of another kind, and for a manifest without this file."""
     registry = Registry(address)
     with registry.send("GET", f"/manifests/{address.digest}", {"Accept": f"{MANIFEST}, {_INDEX}"}) as answer:
         text = answer.read(MOST)

@@ -133,7 +133,7 @@ OPERATORS = frozenset(
         "torchvision::roi_align.out",
     }
 )
-"""Operators that ExecuTorch 1.5.1 has no kernel for: those of kernels/cpp/modelbuild_kernels.kernels.json."""
+"""Operators that ExecuTorch 1.5.1 has no kernel for: the operators in kernels/cpp/modelbuild_kernels.kernels.json."""
 
 
 def needed(operators: Iterable[str]) -> list[ManifestKernels]:

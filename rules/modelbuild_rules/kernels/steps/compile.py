@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _RUNTIME = "libexecutorch.so"
 _OF_EXECUTORCH = ("_ZN10executorch", "_ZNK10executorch", "_ZN5torch8executor", "_ZTIN10executorch", "_ZTVN10executorch")
-"""Beginnings of the symbols that the runtime's library defines."""
+"""Prefixes of the symbols that the runtime's library defines."""
 
 _OTHER_RESULT = "functions that differ only in their return type cannot be overloaded"
 
@@ -61,7 +61,8 @@ def run(step: Step) -> None:
 
 
 def _lay_out(step: Step, work: Path, operators: Sequence[KernelOperator]) -> list[Path]:
-    """Copy the sources and headers to their workspace paths in a folder. Return the generated source, then these."""
+    """Copy the sources and headers to their workspace paths in a folder. Return the generated source, then the copied
+    sources."""
     generated = work / "modelbuild_registration"
     generated.mkdir()
     (generated / "declarations.hpp").write_text(declarations(operators))

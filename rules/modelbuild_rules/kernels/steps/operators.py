@@ -49,9 +49,10 @@ def _type(argument: Any) -> str:
 
 
 def _check_new(names: list[str]) -> None:
-    """Raise StepError if ExecuTorch or modelbuild has a kernel of one of these names, which would be used instead."""
+    """Raise StepError if ExecuTorch or modelbuild has a kernel of one of these names, because programs would use it
+    instead."""
     names_of_executorch = set(executorch_private.bindings()._get_operator_names())
-    # Ours first: once our library is loaded, ExecuTorch's list has its kernels, too.
+    # Checked first: after our library is loaded, ExecuTorch's list also has our kernels.
     for owner, known in ((builtin.LIBRARY, builtin.OPERATORS), ("ExecuTorch", names_of_executorch)):
         for name in sorted(known.intersection(names)):
             raise StepError(f"{owner} has a kernel {name}; expected operators that have none")

@@ -122,7 +122,7 @@ def registration(operators: Sequence[KernelOperator]) -> str:
 def _declaration(operator: KernelOperator) -> str:
     namespace, _, name = function_of(operator).partition("::")
     types = ["KernelRuntimeContext&", *(_parameter(operator, each) for each in operator["arguments"])]
-    # In a namespace of its own, so that the names of types are not added to that of the operators.
+    # In a separate namespace, so that the names of types are not added to the operators' namespace.
     alias = f"{namespace}_{name}"
     return (
         f"namespace modelbuild_kernel_types {{\nusing {alias} = {_returned(operator)}({', '.join(types)});\n}}\n"

@@ -1,7 +1,7 @@
 """Export a PyTorch module. Only the debug output contains file names or line numbers; none contains Python code.
 
 Inputs   srcs, data         at their workspace paths
-         archive            optional: an exported program or TorchScript, in place of an entry
+         archive            optional: an exported program or TorchScript, instead of an entry
          weights.<prefix>   state dicts; example.<index>   example inputs from files
 Params   ModelParams of model/documents.py
 Outputs  program, weights   trees, as model/steps/exported/program.py writes them
@@ -59,8 +59,8 @@ def run(step: Step) -> None:
 
 
 def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name: str, runs: bool = True) -> None:
-    """Export a module and write the step's outputs. `name` is the model's, for messages; `runs` is false for a module
-    that can't run here."""
+    """Export a module and write the step's outputs. `name` is the model's name, for messages; `runs` is false for a
+    module that cannot run here."""
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
     step.progress("running the module")
     recording = _recorded(module, params, examples) if runs else Recording()
@@ -91,8 +91,8 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
 
 
 def _recorded(module: torch.nn.Module, params: ModelParams, examples: tuple[torch.Tensor, ...]) -> Recording:
-    """Return calls of the module in eager mode, each with the same seed: the program has what forward draws with numpy
-    or Python as a constant."""
+    """Return calls of the module in eager mode, each with the same seed: numbers that forward draws with numpy or
+    Python are constants of the program."""
 
     def call(inputs: Sequence[torch.Tensor]) -> Any:
         args, kwargs = arguments(module, params, inputs)
@@ -162,7 +162,7 @@ def _reads_state(
 
 
 def _exported(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any) -> torch.export.ExportedProgram:
-    """Return the exported program; if it would depend on numbers in buffers, with these as constants."""
+    """Return the exported program. If it would depend on numbers in buffers, the numbers become constants."""
     export = partial(torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=False)
     try:
         return without_vmap(export())

@@ -1,6 +1,6 @@
-"""Export a PyTorch module some of whose submodules, or all of which, were compiled elsewhere.
+"""Export a PyTorch module of which some or all submodules were compiled elsewhere.
 
-Inputs, params and outputs are those of the export step, with PartParams of model/documents.py.
+Inputs, params and outputs are the export step's, with PartParams of model/documents.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The operators of a workspace's own kernel libraries in the process of a step.
 
-A model's code registers them with torch.library. A step that only reads a program imports the files that do so; it then
-has their schemas and shapes of results, and eager mode's values. An out variant, which a kernel implements, is derived
-from an operator's schema if the files define none.
+A model's code registers them with torch.library. A step that only reads a program imports the registering files; it
+then has schemas, shapes of results, and eager mode's values. An out variant, which a kernel implements, is derived from
+an operator's schema if the files define none.
 
 Private names used, checked on torch 2.14.0: torch._C._dispatch_get_all_op_names, OpOverload (_schema, _overloadname),
 torchgen.model. None is patched.

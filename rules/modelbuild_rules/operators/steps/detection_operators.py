@@ -1,4 +1,4 @@
-"""Operators of modelbuild's own for parts of torchvision's detection models that torch.export cannot trace.
+"""Operators of modelbuild for parts of torchvision's detection models that torch.export cannot trace.
 
 batched_nms           torchvision.ops.batched_nms, which loops over classes
 multiscale_roi_align  torchvision.ops.MultiScaleRoIAlign, which divides regions by the level of their feature map
@@ -28,7 +28,7 @@ _SCHEMAS = {
     ),
 }
 _MOVED_APART = 1000
-"""Up to this count of boxes torchvision moves those of each class apart on the CPU, and calls nms once."""
+"""Up to this number of boxes, torchvision on the CPU moves the boxes of each class apart and calls nms once."""
 
 
 @cache
@@ -49,7 +49,7 @@ _KEPT: list[Any] = []  # registrations end with their library
 
 
 def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    """Return the indices of boxes that non-maximum suppression among those of each class keeps, best first."""
+    """Return the indices of boxes that non-maximum suppression within each class keeps, best first."""
     nms = torch.ops.torchvision.nms
     if boxes.shape[0] == 0:
         return boxes.new_empty(0, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""The shapes of factorizations, and of what they solve, for which torch has no shape function."""
+"""The shapes of factorizations and of solutions for which torch has no shape function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _geqrf(x: Tensor) -> tuple[Tensor, Tensor]:
 def _lstsq(
     x: Tensor, y: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Residuals depend on the ranks in eager mode: those of full rank have some."""
+    """Residuals depend on the ranks in eager mode: only full rank has residuals."""
     *batch, rows, columns = x.shape
     vectors = y.dim() == 1 or (y.dim() == x.dim() - 1 and y.shape == x.shape[:-1])
     right = [] if vectors else [y.shape[-1]]

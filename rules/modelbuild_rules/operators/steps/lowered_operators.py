@@ -1,11 +1,11 @@
-"""Operators of modelbuild's own that the partition step puts into programs, where ExecuTorch has no such kernel.
+"""Operators of modelbuild that the partition step puts into programs if ExecuTorch has no suitable kernel.
 
 lstm, gru, rnn   one direction of one layer of a recurrent net, without the products of its inputs
 grid_sampler_2d  aten's: ExecuTorch's kernel computes other values for coordinates that are NaN or infinite
 
 `gates` are the products of all inputs with the layer's weights: steps x batch x values, or batch x steps x values if
 `batch_first`. Each recurrent operator returns the hidden state at all steps, and the last states. `weight` and `bias`
-are those of the hidden state.
+are the hidden state's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _KEPT: list[Any] = []  # registrations end with their library
 
 
 def _states(gates: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-    """Return results without values: of all steps, and the last ones."""
+    """Return results without values: the results of all steps, and the last states."""
     every = gates.new_empty(*gates.shape[:2], states[0].shape[1])
     return every, *(each.new_empty(each.shape) for each in states)
 

@@ -1,7 +1,7 @@
 """torchvision's operators, for steps that read a program and do not import torchvision.
 
-A program contains only an operator's name; its model's code, with torchvision, was run by the export step. Here are the
-schemas, the shapes of results, and the out variants, which kernels implement.
+A program contains only an operator's name; the export step ran the model's code with torchvision. This module defines
+the schemas, the shapes of results, and the out variants, which kernels implement.
 """
 
 from __future__ import annotations

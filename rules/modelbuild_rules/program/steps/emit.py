@@ -1,13 +1,13 @@
 """Link lowered programs and their compiled partitions into a .pte, and write each node's delegation. Torch-free.
 
-Inputs   residual    trees; report: JSON, as program/steps/partition.py writes them, one of each method
+Inputs   residual    trees; report: JSON, as program/steps/partition.py writes them, for each method
          parts       trees of compile steps, in the order of `partitions`
-         signature   JSON, as the export step writes it, one of each method; without it, inputs have no names
+         signature   JSON, as the export step writes it, for each method; without it, inputs have no names
 Params   partitions  ids of each method's parts in its residual, by the method's name
          modules     the number of each method's module; methods of one module share their state; optional
          device      facts of the device, for the manifest; optional
          sidecars    file name -> module that merges the parts' files of this name into an output
-Outputs  pte, delegation; signature, if it is given; ptd if weights are outside the program; those of `sidecars`
+Outputs  pte, delegation; signature, if it is given; ptd if weights are outside the program; the outputs in `sidecars`
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def manifest(
     partitions: Sequence[CompiledPartition],
     parts: Mapping[str, Part],
 ) -> Manifest:
-    """Return the .pte's manifest. `partitions`: those of delegation.json."""
+    """Return the .pte's manifest. `partitions`: the entries of delegation.json."""
     versions: dict[str, str] = {}
     kernels: dict[str, list[str]] = {}
     for residual in step.inputs["residual"]:

@@ -1,21 +1,21 @@
 """Lower an exported program with the backends of a stack; write the partitions that they take, without compiling them.
 
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
-         calls              tree: calls that the module accepts (model/steps/calls/recorded.py), if a backend's
-                            compiler is to be checked on the first
+         calls              tree: calls that the module accepts (model/steps/calls/recorded.py), to check a
+                            backend's compiler on the first call
          eager              Python files that register the operators of kernel libraries; optional
 Params   backends           [OfferedBackend], in the order in which they are offered nodes
          kernels            [GivenLibrary] of kernels/documents.py; optional
          external_weights   true if the program's own constants are outside the .pte
          versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
-         shares_state       true if buffers that the method changes get an arena of their own, under their names
+         shares_state       true if buffers that the method changes get a separate arena, under their names
 Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it,
                             versions.json, and kernels.json if it needs kernel libraries: [ManifestKernels]
-         partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
+         partitions         tree: p0/, p1/, ... each a separate program (program/, weights/) with partition.json
          plan               JSON: [PlannedPartition]
          report             JSON: [NodeDelegation], in the program's order; program/documents.py has the documents.
-         notes              text: facts for the program's author, a line each
+         notes              text: facts for the program's author, one line each
          state              JSON: MethodState, with `shares_state`
 """
 

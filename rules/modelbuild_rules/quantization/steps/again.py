@@ -22,7 +22,7 @@ def export_again(
     try:
         program = torch.export.export(module, tuple(examples), dynamic_shapes=shapes, strict=False)
         if any(node.op == "call_module" for node in module.graph.nodes):
-            program = program.run_decompositions({})  # takes torchao's tensors apart into plain ones
+            program = program.run_decompositions({})  # converts torchao's tensors to plain tensors
     except Exception as error:
         raise StepError(f"torch.export refuses the quantized model: {first_line(error)}") from error
     origins = {}
@@ -34,7 +34,7 @@ def export_again(
 
 
 def _dynamic_shapes(program: ExportedProgram) -> tuple[Mapping[int, Any], ...] | None:
-    """Return the dynamic dimensions of a program's inputs for torch.export, related as they are in the program."""
+    """Return the dynamic dimensions of a program's inputs for torch.export, related as in the program."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     shapes = [values[name].shape for name in program.graph_signature.user_inputs]
     dims: dict[Any, Any] = {}
@@ -46,7 +46,8 @@ def _dynamic_shapes(program: ExportedProgram) -> tuple[Mapping[int, Any], ...] |
 
 
 def _dim(expr: Any, program: ExportedProgram, dims: dict[Any, Any]) -> Any:
-    """Return the dimension of a size: a symbol, or a multiple of one and a number. torch.export finds others itself."""
+    """Return the dimension of a size: a symbol, or a multiple of a symbol plus a number. torch.export finds other sizes
+    itself."""
     symbols = sorted(expr.free_symbols, key=str)
     if len(symbols) != 1 or sympy.degree(expr, symbols[0]) != 1:
         return Dim.AUTO

@@ -3,7 +3,7 @@
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
          modules            JSON: Modules of quantization/documents.py
          examples           safetensors: example inputs by position
-         observed           what steps/calibrate.py wrote; absent for a recipe that needs no data
+         observed           the output of steps/calibrate.py; absent for a recipe that needs no data
 Params   RecipeParams of quantization/documents.py
 Outputs  program, weights   trees, likewise
          origins            JSON: Origins of quantization/documents.py
@@ -50,7 +50,7 @@ def run(step: Step) -> None:
 
 
 def _is_quantized(node: Any) -> bool:
-    # A layer of torchao is a module of its own.
+    # A layer of torchao is a separate module.
     return node.op == "call_module" or "rewritten" in node.meta or str(node.target).startswith(_QUANTIZED)
 
 

@@ -27,7 +27,8 @@ class _Half(Quantizing):
 
 
 def _store(module: torch.fx.GraphModule, node: torch.fx.Node, dtype: torch.dtype, mutable: Collection[str]) -> bool:
-    """Convert a parameter or buffer that one operator reads and none writes to. Return whether it is one."""
+    """Convert a parameter or buffer that one operator reads and no operator writes to. Return whether it was
+    converted."""
     if node.op != "get_attr" or len(node.users) != 1 or node.target in mutable:
         return False
     owner, _, leaf = str(node.target).rpartition(".")

@@ -53,7 +53,7 @@ def run(step: Step) -> None:
 
 
 def _table(node: Any, quantizers: Sequence[UsedQuantizer]) -> int | None:
-    """Return the index of the table that quantizes an operator; None if none does."""
+    """Return the index of the table that quantizes an operator; None if no table does."""
     if node.op != "call_function":
         return None
     annotation = node.meta.get(Q_ANNOTATION_KEY)
@@ -70,7 +70,7 @@ def _table(node: Any, quantizers: Sequence[UsedQuantizer]) -> int | None:
 
 
 def _stored(node: Any) -> Iterator[str]:
-    """Yield the names of the parameters and buffers that an operator reads, through observers too."""
+    """Yield the names of the parameters and buffers that an operator reads, also through observers."""
     for each in node.all_input_nodes:
         source = each.all_input_nodes[0] if each.op == "call_module" else each
         if source.op == "get_attr":

@@ -1,6 +1,6 @@
 """Quantize linear layers with torchao's `quantize_`, whose configurations cover groups of weights that PT2E lacks.
 
-`quantize_` changes modules of class Linear. A program has operators, so each becomes a module of its own first.
+`quantize_` changes modules of class Linear. A program has operators, so each operator first becomes a separate module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def quantize_linears(module: torch.fx.GraphModule, quantizers: Sequence[UsedQuantizer]) -> torch.fx.GraphModule:
-    """Quantize the linear layers that no quantizer of PT2E took, each by the first table that allows it."""
+    """Quantize the linear layers that no quantizer of PT2E took, each by the first table that allows the layer."""
     for used in quantizers:
         own = quantizing(used)
         config = own.linear(used["attributes"])
@@ -45,7 +45,7 @@ def _quantize(module: torch.fx.GraphModule, config: Any, own: Quantizing, used: 
         if problem:
             raise StepError(f"the linear layer '{module_of(node) or weight}' can't be quantized: {problem}")
         if (weight, bias) not in made:
-            # Beside the parameters, which other operators may read.
+            # Added next to the parameters, which other operators may read.
             made[weight, bias] = ".".join([*weight.split(".")[:-1], f"quantized_{len(made)}"])
             layer = _layer(module, weight, bias)
             with warnings.catch_warnings():

@@ -1,4 +1,5 @@
-"""Find the places of a quantized program's nodes in the model's source: those of the nodes that they were made from.
+"""Find the places of a quantized program's nodes in the model's source: the places of the nodes that they were made
+from.
 
 Inputs   origins   JSON: Origins of quantization/documents.py
          debug     JSON: Debug of model/documents.py, of the program in floating point

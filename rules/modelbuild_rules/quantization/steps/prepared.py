@@ -1,7 +1,7 @@
 """A program in floating point with observers, as torchao's PT2E inserts them.
 
 The calibration and the conversion insert the same observers, so that the conversion reads the calibration's ranges by
-the observers' names. Ranges of weights are not among them: the conversion takes them from the weights.
+the observers' names. The conversion computes ranges of weights from the weights.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Unlifted:
     copies: Mapping[str, str]
 
     def reset(self, module: torch.nn.Module) -> None:
-        """Give the buffers of a module, made of this one, that a call changes their initial values."""
+        """Restore the initial values of buffers that a call changes, in a module made of this module."""
         for name, initial in self.mutable.items():
             module.get_buffer(name).copy_(initial)
 
 
 def unlifted(step: Step, quantizers: Sequence[UsedQuantizer]) -> Unlifted:
     """Return the program of the inputs `program`, `weights` and `modules`, with the module of each node, as quantizers
-    rewrite it before others insert observers."""
+    rewrite it before other quantizers insert observers."""
     program = load_program(step.input("program"), step.input("weights"))
     modules: Modules = json.loads(step.input("modules").read_bytes())
     module = program.module(check_guards=False)

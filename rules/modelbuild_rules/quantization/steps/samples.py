@@ -94,7 +94,7 @@ def _archive(path: Path) -> dict[str, np.ndarray]:
 
 
 def _other(name: str, path: Path) -> np.ndarray:
-    """Return an array that is no input, such as a label."""
+    """Return an array that is not an input, such as a label."""
     try:
         if path.suffix == ".npy":
             return np.array(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -1,4 +1,4 @@
-"""Rank the layers of a program by the error when only one of them is quantized, and choose those to leave in floating
+"""Rank the layers of a program by the error when only one layer is quantized, and choose layers to leave in floating
 point.
 
 Inputs   layers      JSON: Layers of quantization/documents.py
@@ -8,7 +8,7 @@ Outputs  report      JSON: Sensitivity of quantization/documents.py, with an err
 
 or, to complete a report:
 
-Inputs   report      such a report
+Inputs   report      a report without this error
          without     JSON: Measured of quantization/documents.py, without the layers to leave
 Outputs  report      the same report, with the error in `leave`
 """
@@ -79,7 +79,7 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured]) -> Sensi
 
 def _leave(pairs: Sequence[tuple[Layer, Measured]]) -> LeftInFloat | None:
     """Return the fewest layers without which the expected error is at most half; None if they are more than a quarter
-    of the layers. A module with other layers inside stays, since leaving it would leave those, too."""
+    of the layers. A module with other layers inside stays, because leaving it would leave its layers."""
     everything = _together(each for _, each in pairs)
     left: list[Layer] = []
     rest = [each for _, each in pairs]

@@ -1,4 +1,4 @@
-"""Parameters and buffers of a graph module that torchao quantized: their names, and those that nothing reads."""
+"""Parameters and buffers of a graph module that torchao quantized: their names, and unused parameters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _INPUT = ("input", "input_scale")  # of an activation, whose value is not stored
 
 
 def split_shared(module: torch.fx.GraphModule) -> dict[str, str]:
-    """Give each layer that reads a parameter of others a copy of its own; return the parameters' names by those of the
-    copies. torchao quantizes a parameter for one layer only, and backends store a bias in the scale of the input."""
+    """Give each layer that shares a parameter a separate copy; return the parameters' names by the names of the copies.
+    torchao quantizes a parameter for one layer only, and backends store a bias in the scale of the input."""
     copies: dict[str, str] = {}
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for node in [each for each in module.graph.nodes if each.op == "get_attr" and each.target in parameters]:
@@ -41,7 +41,7 @@ def share_again(module: torch.fx.GraphModule, copies: Mapping[str, str]) -> None
     for node in module.graph.nodes:
         if node.op == "get_attr" and node.target in copies:
             quantized = [each for user in node.users for each in user.args[1:2] if "dequantize" in str(each)]
-            # Only one of them may be in half precision.
+            # Only one of the layers may be in half precision.
             if not quantized and _value(module, node.target).dtype == _value(module, copies[node.target]).dtype:
                 node.target = copies[node.target]
     module.recompile()
@@ -57,9 +57,9 @@ def weights_of(module: torch.fx.GraphModule) -> dict[str, str]:
 
 
 def name_by_module(module: torch.fx.GraphModule, weights: Mapping[str, str], copies: Mapping[str, str]) -> None:
-    """Give integer weights, and the numbers that scale them, names beside the weights that they replace:
-    `features.0.weight_quantized`, `features.0.weight_scale`, `features.0.weight_input_scale`. torchao counts them
-    through."""
+    """Give integer weights, and the numbers that scale them, names next to the weights that they replace:
+    `features.0.weight_quantized`, `features.0.weight_scale`, `features.0.weight_input_scale`. torchao numbers all of
+    them."""
     taken = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
     for node in list(module.graph.nodes):
         layer = next(iter(node.users), None)

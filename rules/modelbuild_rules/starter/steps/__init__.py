@@ -1,1 +1,1 @@
-"""Code that reads checkpoints in a process of its own."""
+"""Code that reads checkpoints in a separate process."""

@@ -26,12 +26,12 @@ from modelbuild_rules.model.steps.eager.entry import read_state_dict
 if TYPE_CHECKING:
     from modelbuild_rules.starter.documents import Checkpoint, CheckpointInput
 
-# The size up to which a dimension without an upper bound may grow.
+# The maximum size of a dimension without an upper bound.
 _UNBOUNDED = 64
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Return the contents of a state dict, of an exported program or of TorchScript. Raises StepError for others."""
+    """Return the contents of a state dict, an exported program or TorchScript. Raises StepError for other files."""
     kind = archive_kind(path)
     found: Checkpoint = {"kind": kind or "state dict", "tensors": [], "inputs": [], "call": None, "dynamic": {}}
     if kind is None:

@@ -2,9 +2,9 @@
 
 Inputs   program.pte, .ptd, .signature
          case.<index>.<number>.<input>   files of inputs
-         srcs, data, weights.<prefix>    the models' files, if some inputs are outputs of calls before
+         srcs, data, weights.<prefix>    the models' files, if some inputs are outputs of earlier calls
 Params   cases, filter   as rules/pte_test.py declares them
-         methods         likewise, if some inputs are outputs of calls before
+         methods         likewise, if some inputs are outputs of earlier calls
          latency_runs    measured runs; 0 to measure nothing
 Outputs  cases   a folder: arrays, cases.json (name of each case, and the method and the files of each call by input),
                  commands.json (see modelbuild.api.DeviceJob)
@@ -64,7 +64,7 @@ def call_arguments(program: modelbuild_runtime.Description, call: Mapping[str, A
 
 
 class _Resolver:
-    """Gives each call its inputs. Makes the models in eager PyTorch if some are outputs of calls before."""
+    """Gives each call its inputs. Makes the models in eager PyTorch if some inputs are outputs of earlier calls."""
 
     def __init__(self, step: Step, program: modelbuild_runtime.Description) -> None:
         self._step, self._program = step, program

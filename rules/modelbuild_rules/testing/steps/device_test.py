@@ -4,7 +4,7 @@ Inputs   srcs, data, weights.<prefix>   the model's files, as for export
          program.pte, .ptd, .delegation, .signature; metric_srcs
          cases    the folder that device_cases.py wrote
          bundle   the program with its runtime; the device has it
-         device   device.json, and in `out` a folder for each command: what the device returned
+         device   device.json, and in `out` a folder for each command: the device's results
 Params   as rules/on_device.py declares them
 Outputs  report   see testing/steps/test_report.py
 """

@@ -4,11 +4,11 @@ The search first covers partitions and the nodes outside them: it lowers the pro
 partitions as outputs, and runs it with the delegates of the built program. It then compiles the wrong partition again
 with its nodes' results as outputs. Expected values come from the exported program in eager mode.
 
-Inputs   those of testing/steps/pte_test.py, and
+Inputs   as in testing/steps/pte_test.py, and
          reference.<method>.program, .weights, .debug   of the model that the test compares with
          lowered.<method>.program, .weights             of the model that the method was made from
-         backend.<method>.<number>.<name>               inputs of a compile step besides the partition
-Params   those of testing/steps/pte_test.py, and
+         backend.<method>.<number>.<name>               additional inputs of a compile step
+Params   as in testing/steps/pte_test.py, and
          backends                               [LoweredBackend of program/documents.py] by method
          modules                                the number of the program's module by method; methods with the same
                                                 number share their state

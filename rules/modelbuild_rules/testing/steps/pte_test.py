@@ -1,12 +1,12 @@
 """Compare a program with its model in eager PyTorch, and check its budgets.
 
 Inputs   srcs, data, weights.<prefix>          the model's files, as for export; of other methods' models likewise, with
-                                               the beginning that `methods` has
+                                               the prefix in `methods`
          program.pte, .ptd, .delegation, .signature; baseline.* likewise
          case.<index>.<step>.<input>           files of inputs; metric_srcs
          runtime                               optional: the archive of the C++ runtime (parity/runners.py)
          kernels.<name>                        kernel libraries (bundle/steps/runtime/kernels.py)
-         library.<index>                       libraries that the C++ runtime needs besides its own
+         library.<index>                       libraries that the C++ runtime needs in addition to its own
 Params   as rules/pte_test.py declares them
 Outputs  report                                see testing/steps/test_report.py
 """
@@ -35,7 +35,7 @@ def run(step: Step) -> None:
 
 
 def _selected_cases(step: Step) -> list[str]:
-    """Return the names of the cases, without the numbers of those that a generator draws."""
+    """Return the names of the cases, without the numbers of cases that a generator draws."""
     selected = step.params.get("filter", "")
     cases = [(case["name"], case["drawn"] or 1) for case in step.params["cases"]]
     return [name for name, count in cases if any(is_selected(each, selected) for each in case_names(name, count))]

@@ -76,7 +76,7 @@ class _ShardPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
-        """Divide the tests that are left after pytest's own selection by -k."""
+        """Divide the tests that remain after pytest's own selection by -k."""
         self.names = [name for item in items for name in (item.name, item.nodeid)]
         yield
         if self._node_id:

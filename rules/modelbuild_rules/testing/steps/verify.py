@@ -7,7 +7,7 @@ Inputs   program.pte, .ptd, .delegation, .signature   the program
                                         as in testing/steps/first_wrong_node.py, for a program that is wrong
 Params   methods, backends, modules     likewise
          installed                      the module whose folder has the C++ runtime
-         arch, gpu, libraries           as in testing/steps/pte_test.py: those of a program for the CPU
+         arch, gpu, libraries           as in testing/steps/pte_test.py: for a program for the CPU
 Outputs  verified                       JSON: Verified of program/documents.py
          notes                          text: facts for the program's author, a line each
 """
@@ -71,8 +71,8 @@ def _verified(step: Step, runner: ProgramRunner, method: str, described: MethodD
 def _first_wrong(
     outputs: Sequence[Arrays], wanted: Sequence[Mapping[str, Any]], facts: Comparison
 ) -> tuple[int, str, str] | None:
-    """Return the first call and output that are wrong, and how; None if none is. A choice is wrong if it is another one
-    in most calls."""
+    """Return the first wrong call and output, and the difference; None if all are right. A choice is wrong if it
+    differs in most calls."""
     others: dict[str, list[tuple[int, str]]] = {}
     for number, (found, expected) in enumerate(zip(outputs, wanted, strict=True)):
         for place, (name, value) in enumerate(expected.items()):

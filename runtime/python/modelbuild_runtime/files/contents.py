@@ -15,7 +15,7 @@ from modelbuild_runtime.files.signature import Signatures, parse_signatures
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The device that a program was compiled for. compute_capabilities: of its GPU, such as "8.7"; () without one."""
+    """The device that a program was compiled for. compute_capabilities: of its GPU, such as "8.7"; () without a GPU."""
 
     arch: str
     os: str
@@ -31,7 +31,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class NeededLibrary:
-    """A library that a part needs and that is not part of the runtime: any one of the files `libraries`.
+    """A library that a part needs and that is not part of the runtime: any of the files `libraries`.
 
     product  "TensorRT-RTX"
     version  the version that the part was compiled with
@@ -51,7 +51,7 @@ class NeededLibrary:
 @dataclass(frozen=True, slots=True)
 class Part:
     """A compiled partition: its id in the partition step, the size and SHA-256 (hex) of the delegate's blob, and the
-    library that it needs besides the runtime; None if there is none."""
+    library that it needs in addition to the runtime; None if it needs no library."""
 
     id: str
     backend: str
@@ -80,10 +80,10 @@ class KernelLibrary:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The facts in a program's manifest; all empty for a program without one.
+    """The facts in a program's manifest; all empty for a program without a manifest.
 
     versions      of the packages that lowered the program, by name
-    shared_state  true if its methods have one state
+    shared_state  true if its methods share their state
     """
 
     signature: Signatures | None = None

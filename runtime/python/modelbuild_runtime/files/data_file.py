@@ -23,7 +23,7 @@ _HEADER = 48
 
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[memoryview]:
-    """Map a file's bytes. Raises ProgramError for a file that can't be read, is not a `kind`, or is damaged."""
+    """Map a file's bytes. Raises ProgramError for a file that cannot be read, is not a `kind`, or is damaged."""
     if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would wait for its writer
         raise ProgramError(f"{path}: not a regular file")
     try:

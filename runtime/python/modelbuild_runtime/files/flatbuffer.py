@@ -23,8 +23,8 @@ class Field(NamedTuple):
 
     number     its position in the schema, from 0
     type       of a number such as "int32", "string", "table NAME" or "union NAME" (the field before is the number of
-               its member), or a vector of these in brackets
-    alignment  of a vector, in bytes; 0 for that of its items
+               its member), or a vector, whose item type is in brackets
+    alignment  of a vector, in bytes; 0 for the items' alignment
     """
 
     number: int

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# Two marks, so that a file that lost one still has the other: the key in the list of named data, which executorch
+# Two marks, so that a file that lost one mark still has the other: the key in the list of named data, which executorch
 # writes at the start of a file, and the magic at its end.
 KEY = b"modelbuild.manifest"
 MAGIC = b"mbmanif1"
@@ -29,8 +29,8 @@ class Damaged(ValueError):
 def read_manifest(file: memoryview, verify: bool) -> Mapping[str, Any] | None:
     """Return the JSON of the manifest at the end of a file; None if the file has no manifest.
 
-    Raises Damaged if the file lost its manifest, the manifest can't be read or, with `verify`, the file's digest is not
-    the manifest's.
+    Raises Damaged if the file lost its manifest, the manifest cannot be read or, with `verify`, the file's digest is
+    not the manifest's.
     """
     end = len(file) - _SEALED - _LENGTH
     if end < 0 or bytes(file[-len(MAGIC) :]) != MAGIC:

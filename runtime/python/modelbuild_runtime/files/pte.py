@@ -52,7 +52,7 @@ from modelbuild_runtime.files.segments import segment_extents, tensor_sizes
 Kind: TypeAlias = Literal["tensor", "none", "int", "bool", "float", "string", "list"]
 Constant: TypeAlias = int | float | bool | str | None
 
-# Members of the union KernelTypes; others are lists.
+# Members of the union KernelTypes; other members are lists.
 _KINDS: Mapping[int, Kind] = {
     KernelTypes.Null: "none",
     KernelTypes.Int: "int",
@@ -85,7 +85,7 @@ class Value:
     dim_order  dimensions from the outermost in memory to the innermost
     device     the device of its memory ("cpu", "cuda:0")
     planned    true if its memory is the program's own, false if the caller's
-    constant   of a number or string: the value with which the program was made, and the only one that it accepts
+    constant   of a number or string: the value with which the program was made, and the only value that it accepts
     """
 
     kind: Kind
@@ -219,7 +219,7 @@ _CALLS = {
 
 
 class _Instruction(NamedTuple):
-    """A call of a kernel, or of a delegate, by its index; `place` is that of Call."""
+    """A call of a kernel, or of a delegate, by its index; `place` is as in Call."""
 
     is_kernel: bool
     index: int
@@ -270,7 +270,7 @@ class _Plan:
         return _item(self._values, index).integer(EValue.val_type)
 
     def _expanded(self, arguments: Sequence[int]) -> Iterator[int]:
-        """Yield the numbers of values, and of those in lists."""
+        """Yield the numbers of values, including values in lists."""
         for index in arguments:
             yield index
             inner, items = _item(self._values, index).table(EValue.val), _LISTS.get(self._kind(index))
@@ -296,7 +296,8 @@ class _Plan:
             elif not call.is_kernel and _item(backends, call.index) in ("CudaBackend", "TensorRTBackend"):
                 for index in dict.fromkeys(arguments):
                     if self._value(index).device == "cpu":
-                        # A value without an earlier instruction, other than inputs and constants, is made by this one.
+                        # This instruction makes any value without an earlier instruction that is not an input or a
+                        # constant.
                         made = index not in known and not self._constant(index)
                         sums["staged_out" if made else "staged_in"] += self._bytes(index)
             known.update(arguments)

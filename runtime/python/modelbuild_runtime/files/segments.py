@@ -13,7 +13,8 @@ _MOST_DIMENSIONS = 16
 
 
 def segment_extents(segments: Iterable[Table], base: int, size: int) -> tuple[tuple[int, int], ...]:
-    """Return the offset and size of each segment in a file of `size` bytes. Raises Malformed for one outside it."""
+    """Return the offset and size of each segment in a file of `size` bytes. Raises Malformed for a segment outside the
+    file."""
     found = []
     for number, segment in enumerate(segments):
         start, length = base + segment.integer(DataSegment.offset), segment.integer(DataSegment.size)

@@ -1,11 +1,12 @@
-"""Names, ranges and dynamic dimensions of a program's inputs and outputs: in its manifest, or signature.json beside it.
+"""Names, ranges and dynamic dimensions of a program's inputs and outputs: in its manifest, or a signature.json next to
+it.
 
 {"version": 2,
  "methods": {"forward": {
    "inputs":  [{"name", "dtype", "shape": [1, 3, "h"], "dynamic": {"h": {"min", "max"}}, "range": [low, high] | null}],
    "outputs": [{"name", "dtype", "shape"}]}}}
 
-A dimension that is a sum of others also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8.
+A dimension that is a sum of other dimensions also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ Signatures: TypeAlias = Mapping[str, Signature]
 
 
 def signatures_beside(pte: Path) -> Signatures:
-    """Return the signatures in a file beside a program: <name>.signature.json, or signature.json. Without one, none."""
+    """Return the signatures in a file next to a program: <name>.signature.json, or signature.json. Without a file,
+    return none."""
     candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
     return next((read_signatures(found) for found in candidates if found.is_file()), {})
 
@@ -62,7 +64,7 @@ def read_signatures(path: Path) -> Signatures:
 
 def parse_signatures(found: Field, file: Path) -> Signatures:
     """Return the signatures in a JSON object of a file. Raises ProgramError for a version of the format that this
-    module doesn't support, and ValueError for a member of another type."""
+    module does not support, and ValueError for a member of another type."""
     version = found.get("version").value
     if version != VERSION:
         raise ProgramError(f"{file}: signature of version {version!r}; this runtime supports {VERSION}")

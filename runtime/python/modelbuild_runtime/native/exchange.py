@@ -63,7 +63,7 @@ def torch_tensor(value: Any) -> bool:
 
 
 def view_of(name: str, value: Any, dtype: str) -> View:
-    """Return the memory of a tensor for an input of an element type. Raises InputError if the memory can't be used
+    """Return the memory of a tensor for an input of an element type. Raises InputError if the memory cannot be used
     directly."""
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
         return _of_dlpack(name, value)

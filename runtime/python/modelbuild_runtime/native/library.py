@@ -80,7 +80,8 @@ class GraphCounts(ctypes.Structure):
 
 
 def library_file(runtime: Path) -> Path:
-    """Return the library at a path: the file itself, or in the folder. Raises ProgramError if there is none."""
+    """Return the library at a path: the file itself, or the library in the folder. Raises ProgramError if there is
+    none."""
     candidates = (runtime, runtime / LIBRARY, runtime / "lib" / LIBRARY)
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
@@ -92,8 +93,8 @@ _IN_PROCESS: list[Path] = []
 
 
 def library_in_process() -> Path | None:
-    """Return the library that this process loaded; None if it loaded none. A second one would share ExecuTorch's
-    library, its log and its registered kernels with the first, so it is refused."""
+    """Return the library that this process loaded; None if it loaded none. A second library is refused, because it
+    would share ExecuTorch's library, its log and its registered kernels with the first."""
     return next(iter(_IN_PROCESS), None)
 
 
@@ -101,7 +102,8 @@ def library_in_process() -> Path | None:
 def _opened(path: Path) -> ctypes.CDLL:
     if first := library_in_process():
         raise ProgramError(f"{path}: this process has another runtime already; expected {first}")
-    # A bundle has its own libstdc++, but other libraries in this process expect the machine's, if there is one.
+    # A bundle has its own libstdc++, but other libraries in this process expect the machine's libstdc++, if there is
+    # one.
     with contextlib.suppress(OSError):
         ctypes.CDLL("libstdc++.so.6")
     try:
@@ -203,7 +205,7 @@ class Handle:
         self._check(self._library.mb_run(self._program, method.encode(), given, count, ctypes.byref(options)))
 
     def output(self, index: int) -> Tensor:
-        """Return an output of the last run; its memory is valid until the next."""
+        """Return an output of the last run; its memory is valid until the next run."""
         tensor = Tensor()
         self._check(self._library.mb_output(self._program, ctypes.c_size_t(index), ctypes.byref(tensor)))
         return tensor

@@ -1,4 +1,4 @@
-"""Compile a partition for the CUDA delegate. Inputs, params and outputs are those of every compile step
+"""Compile a partition for the CUDA delegate. Inputs, params and outputs are as in every compile step
 (backend_api/steps/compile.py), and
 
 Inputs   runtime   tree: the output of backend_api/steps/cpp_runtime.py for the machine

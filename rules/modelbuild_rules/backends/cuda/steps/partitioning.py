@@ -24,7 +24,7 @@ class _CudaPartitioning(Partitioning):
     real_arithmetic = True
 
     def common(self, attributes: Mapping[str, Any]) -> str:
-        """Return the GPU on which partitions have their state in common."""
+        """Return the GPU on which partitions share their state."""
         return str(attributes["target_device"])
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
@@ -38,7 +38,7 @@ class _CudaPartitioning(Partitioning):
         return Partitions(attributes, failed_nodes)
 
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the nodes that AOTInductor can't compile."""
+        """Return the nodes that AOTInductor cannot compile."""
         return refused(program, compile_specs(attributes), NO_KERNEL)
 
     def refusal(self, partitioner: Partitions, node: Any) -> str:

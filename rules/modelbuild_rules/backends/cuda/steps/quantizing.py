@@ -1,5 +1,5 @@
-"""Quantize the weights of linear layers for CUDA: torchao chooses the integers and scales, and plain operators expand
-them, for which Inductor makes kernels."""
+"""Quantize the weights of linear layers for CUDA: torchao chooses the integers and scales, and plain operators, which
+Inductor compiles, expand them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _GROUP = 32
 
 
 class _Packed(nn.Module):
-    """A linear layer whose weights are pairs of 4 bits: of each group of input channels, the first half is in the low
-    bits and the second in the high ones. Each half has a product of its own."""
+    """A linear layer whose weights are pairs of 4 bits: in each group of input channels, the first half is in the low
+    bits and the second half in the high bits. Each half has a separate product."""
 
     def __init__(self, values: Tensor, scale: Tensor, bias: Tensor | None) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Compile a partition for TensorRT. Inputs, params and outputs are those of every compile step
-(backend_api/steps/compile.py)."""
+"""Compile a partition for TensorRT. backend_api/steps/compile.py documents the inputs, params and outputs of all
+compile steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers for 8-bit floating-point numbers, which PT2E has none for: its operators round to integers first.
+"""Observers for 8-bit floating-point numbers. PT2E has none: its operators round to integers first.
 
 A scale maps the greatest magnitude to the greatest number of float8_e4m3fn, 448. torchao's operators quantize: they
 divide, clamp and cast.
@@ -42,7 +42,7 @@ class Float8Observer(ObserverBase):
     def calculate_qparams(self) -> torch.Tensor:
         """Return the scale."""
         scale = self.greatest / torch.finfo(_TYPE).max
-        return torch.where(scale > 0, scale, torch.ones_like(scale))  # a tensor of zeros, or one never observed
+        return torch.where(scale > 0, scale, torch.ones_like(scale))  # zeros, or never observed
 
     def convert(self, model: torch.fx.GraphModule, node: torch.fx.Node) -> None:
         """Replace the observer's node: store a parameter as 8-bit numbers, and quantize other tensors in the graph."""

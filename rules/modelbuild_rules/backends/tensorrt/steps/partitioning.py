@@ -49,8 +49,9 @@ class _TensorrtPartitioning(Partitioning):
         return TensorrtPartitioner(attributes, failed_nodes)
 
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> dict[str, str]:
-        """Build the engine if failed nodes shall fall back. Return the nodes that prevent it, with the reason: those of
-        the operator that can't be converted, or the first with which the engine can't be built, or all."""
+        """Build the engine if failed nodes shall fall back. Return the nodes that prevent it, with the reason: the
+        nodes of the operator that cannot be converted, the first node with which the engine cannot be built, or all
+        nodes."""
         if attributes["engine"] is None:
             return {}
         error = _error(program, attributes)
@@ -66,14 +67,14 @@ class _TensorrtPartitioning(Partitioning):
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:
         """Return a partition as torch_tensorrt lowers it, and its tolerance."""
         module = lowered(program, compilation_settings(attributes), attributes["precision"])
-        # TensorRT's tensors have no strides; those of a decomposition may differ from those of the operator.
+        # TensorRT's tensors have no strides; strides of a decomposition may differ from the operator's.
         for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
             node.target = torch.ops.aten.reshape.default
         module.recompile()
         return module, TOLERANCES.get(attributes["precision"], 0.0)
 
     def at_fault(self, program: Any, works: Callable[[Any], bool]) -> list[str]:
-        """Return the first node with which a partition does not work, or the nodes before the first that works."""
+        """Return the first node with which a partition does not work, or the nodes before the first node that works."""
         return nodes_at_fault(program, works)
 
     def refusal(self, partitioner: TensorrtPartitioner, node: Any) -> str:
@@ -82,7 +83,7 @@ class _TensorrtPartitioning(Partitioning):
 
 
 def _error(program: Any, attributes: Mapping[str, Any]) -> StepError | None:
-    """Return why a partition's engine can't be built; None if it can."""
+    """Return why a partition's engine cannot be built; None if it can."""
     try:
         build(program, attributes["engine"])
     except StepError as error:

@@ -1,4 +1,4 @@
-"""Put an engine from elsewhere in the place of a compiled partition.
+"""Use an engine from elsewhere as a compiled partition.
 
 Inputs   partition, engine   the partition, and the compiled partition that step prebuilt_engine wrote
 Outputs  compiled            the same

@@ -78,7 +78,7 @@ def _typed(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _profiles(shape: Sequence[int | str], profiles: Sequence[Mapping[str, Any]]) -> list[dict[str, list[int]]]:
-    """Return an input's shapes in each profile; without profiles, in the one that every engine has."""
+    """Return an input's shapes in each profile; without profiles, in the default profile of every engine."""
     return [
         {bound: [profile[size][bound] if isinstance(size, str) else size for size in shape] for bound in _BOUNDS}
         for profile in profiles or [{}]

@@ -51,8 +51,8 @@ def _interface(node: Any) -> Any:
 
 
 def _results(node: Any, interface: Mapping[str, Any]) -> list[Any]:
-    """Return the results of a call in the engine's order, which they then have in the graph too. Raises StepError for a
-    result that is not used, and for an argument that is used twice: a delegate has neither."""
+    """Return the results of a call in the engine's order, and sort them in the graph. Raises StepError for an unused
+    result and for an argument that is used twice, because a delegate allows neither."""
     if len(set(node.args[0])) != len(node.args[0]):
         raise StepError(f"{interface['name']} is called with one tensor as two inputs; expected a copy as one of them")
     by_index = {user.args[1]: user for user in node.users if user.target is operator.getitem}

@@ -1,7 +1,7 @@
 """Divide partitions that depend on each other.
 
-ExecuTorch's grouping of dynamically quantized operators (GroupBasedPartitioner) may return two partitions of which each
-needs a result of the other: neither can be called first.
+ExecuTorch's grouping of dynamically quantized operators (GroupBasedPartitioner) may return two partitions that each
+need a result of the other, so neither can be called first.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from torch.fx.passes.infra.partitioner import Partition
 
 
 def without_cycles(graph: Any, partitions: Sequence[Partition], groups: Sequence[Sequence[Any]]) -> list[Partition]:
-    """Return the partitions of a graph, with those that depend on each other divided. No group of nodes is divided.
+    """Return the partitions of a graph, after dividing partitions that depend on each other. No group of nodes is
+    divided.
 
-    The parts of a partition are its nodes of equal level: the number of times that a path from an input to the node
-    leaves one of the partitions to divide.
+    The parts of a partition are its nodes of equal level. A node's level is the number of times that a path from an
+    input to the node leaves a partition to divide.
     """
     owners = {node: number for number, each in enumerate(partitions) for node in each.nodes}
     divided = _dependent(graph, owners)
@@ -38,8 +39,8 @@ def without_cycles(graph: Any, partitions: Sequence[Partition], groups: Sequence
 
 
 def _dependent(graph: Any, owners: Mapping[Any, int]) -> set[int]:
-    """Return the partitions that remain when all that need nothing, or that nothing needs, are removed again and
-    again: those in a circle of dependencies, and those between two circles."""
+    """Return the partitions that remain after repeatedly removing partitions without inputs from, or outputs to, other
+    partitions: the partitions in a circle of dependencies, and between two circles."""
     after: dict[Hashable, set[Hashable]] = defaultdict(set)
     for node in graph.nodes:
         if node.op == "placeholder":  # no call computes it, so a weight of a partition may have other users
@@ -65,7 +66,7 @@ def _dependent(graph: Any, owners: Mapping[Any, int]) -> set[int]:
 
 
 def _levels(graph: Any, inside: Mapping[Any, int], groups: Iterable[Sequence[Any]]) -> dict[Any, int]:
-    """Return the level of each node of a graph; nodes of one group have one level."""
+    """Return the level of each node of a graph. Nodes of a group have the same level."""
     together = {node: group for group in groups for node in group if node in inside}
     levels: dict[Any, int] = defaultdict(int)
     changed = True

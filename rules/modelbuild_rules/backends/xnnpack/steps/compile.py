@@ -35,16 +35,16 @@ def compile(
 
 
 def rewrite(program: Any) -> None:
-    """Replace what executorch's code for XNNPACK, or XNNPACK, computes otherwise than eager mode, in place.
+    """Replace operators that executorch's code for XNNPACK, or XNNPACK, computes differently from eager mode, in place.
 
     An operator's debug handle is its position among the partition's nodes, counted from 1. Operators that replace
-    another have its handle.
+    another operator have its handle.
     """
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
     for node in program.graph.find_nodes(op="call_function", target=ops.edge.aten.hardtanh.default):
-        node.args = (*node.args, *(-1.0, 1.0)[len(node.args) - 1 :])  # executorch expects both bounds or none
+        node.args = (*node.args, *(-1.0, 1.0)[len(node.args) - 1 :])  # executorch expects both bounds or no bounds
     unshare_values(program)
     without_norms(program)
     with_nonfinite_numbers(program)

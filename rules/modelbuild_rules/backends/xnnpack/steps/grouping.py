@@ -1,7 +1,7 @@
 """Merge groups of nodes into partitions, without the time that ExecuTorch's grouping takes for large programs.
 
-ExecuTorch's GroupBasedPartitioner tries each pair of groups, and follows the users of all their nodes each time. Sets
-of nodes as bits of one integer answer the same question by four operations.
+ExecuTorch's GroupBasedPartitioner tries each pair of groups, and follows the users of all their nodes each time. With
+sets of nodes as bits of an integer, four operations give the same answer.
 
 Private names of executorch are patched temporarily; executorch_xnnpack_private.py lists them.
 """
@@ -35,7 +35,7 @@ def merged_quickly() -> Iterator[None]:
 
 
 class _Bits:
-    """The nodes of a graph as bits. A set of nodes has those of its nodes, of their users and of all nodes before."""
+    """The nodes of a graph as bits. A node's set has the bits of its nodes, their users and all nodes before."""
 
     def __init__(self, module: Any) -> None:
         self._nodes: dict[Any, tuple[int, int, int]] = {}

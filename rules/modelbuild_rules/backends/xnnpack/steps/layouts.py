@@ -1,8 +1,8 @@
 """Keep the layouts of a partition apart, which executorch's code for XNNPACK mixes.
 
-It computes convolutions in channels-last order, and all operators after them that it knows to work in any order. It
-counts softmax among these, which reads the last dimension. In front of a convolution with dynamic ranges it reorders
-the values for all of their readers. XNNPACK computes other numbers where convolutions share dynamically quantized ones.
+executorch's code computes convolutions in channels-last order, and after them all operators that work in any order. It
+wrongly includes softmax, which reads the last dimension. In front of a convolution with dynamic ranges it reorders the
+values for all of their readers. XNNPACK computes wrong numbers if convolutions share dynamically quantized values.
 
 Private names of executorch are used and patched temporarily; executorch_xnnpack_private.py lists them.
 """
@@ -40,7 +40,7 @@ def layouts_apart() -> Iterator[None]:
 
 
 def _separate_dynamic_ranges(graph: torch.fx.Graph) -> None:
-    """Give convolutions and linear layers with dynamic ranges quantized values of their own, in place."""
+    """Quantize values separately for each convolution and linear layer with dynamic ranges, in place."""
     for layer in list(graph.nodes):
         if layer.target in _ORDERS and is_dynamic_qdq(layer.args[0]) and layer.args[0].meta["val"].dim() == 4:
             layer.replace_input_with(layer.args[0], _reordered(graph, layer.args[0], _ORDERS[layer.target]))

@@ -22,14 +22,14 @@ from modelbuild_rules.backends.xnnpack.steps.shared_values import add_constant
 edge = ops.edge.aten
 
 WINDOWS = (3, 4, 9, 25)
-"""Sizes of windows of depthwise convolutions that have a kernel. The kernel of the next size computes others, and
+"""Sizes of windows of depthwise convolutions that have a kernel. Other sizes use the kernel of the next size, which
 multiplies pixels outside of the window by 0."""
 
 _CONSTANT_BEYOND = 1000.0
 
 
 def with_nonfinite_numbers(program: ExportedProgram) -> None:
-    """Replace such operators on floating-point numbers, in place."""
+    """Replace operators on floating-point numbers that lose NaNs or infinities, in place."""
     for node in list(program.graph.nodes):
         replace = _REPLACEMENTS.get(node.target) if node.op == "call_function" else None
         # Dequantized numbers are finite.
@@ -51,7 +51,7 @@ def _add_zero_or_nan(program: ExportedProgram, node: torch.fx.Node) -> None:
     x: Any = node.args[0]
     kernel, stride, padding, dilation = window = normalize_pool2d_args(node, has_dilation=True)
     sizes = zip(x.meta["val"].shape[2:], node.meta["val"].shape[2:], kernel, stride, padding, dilation, strict=True)
-    # Pools of ceil_mode may reach beyond the padding.
+    # Pools with ceil_mode may reach beyond the padding.
     more = [(out - 1) * s + d * (k - 1) + 1 - (size + 2 * p) for size, out, k, s, p, d in sizes]
     small = _call(program, node, edge.hardtanh.default, (x, 0.0, 1.0), x)
     if any(each > 0 for each in more):

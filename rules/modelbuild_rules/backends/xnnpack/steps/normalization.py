@@ -1,8 +1,8 @@
 """Compute batch normalizations by the convolution or linear layer before them, or as products and sums.
 
 executorch's own code makes a convolution of one tap, whose kernel in XNNPACK also multiplies the next two pixels by
-zeros, so that a NaN spreads. It fails behind a transposed convolution with groups, and folds the normalization of a
-dimension into a linear layer that computes another one.
+zeros, so a NaN spreads. It fails behind a transposed convolution with groups, and folds the normalization of a
+dimension into a linear layer that computes another dimension.
 
 Private names of executorch are used; executorch_xnnpack_private.py lists them.
 """
@@ -47,7 +47,7 @@ def _numbers(program: ExportedProgram, node: torch.fx.Node) -> Tensor:
 
 
 def _folds(x: torch.fx.Node, known: set[str]) -> bool:
-    """Return whether the scales of a normalization of `x` can be in the weights from which `x` is computed."""
+    """Return whether the scales of a normalization of `x` can be folded into the weights from which `x` is computed."""
     if len(x.users) > 1 or x.op != "call_function":
         return False
     if x.target == edge.linear.default and x.meta["val"].dim() != 2:

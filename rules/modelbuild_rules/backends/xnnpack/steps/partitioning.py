@@ -47,7 +47,7 @@ def _is_image(node: Any) -> str:
 
 
 def _is_only_user(node: Any) -> str:
-    # A partition that returned the tensor and its copy, which XNNPACK's code removes, would return one tensor twice.
+    # XNNPACK's code removes copies. A partition that returned a tensor and its copy would return one tensor twice.
     if has_other_order(node.args[0].meta["val"]):
         return "XNNPACK's copy leaves the order of dimensions as it is"
     return "" if len(node.args[0].users) == 1 else "XNNPACK takes a copy only of a tensor without other uses"
@@ -189,8 +189,8 @@ _CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
     "sqrt.default": _never("XNNPACK's result for infinity is NaN"),
     "upsample_bilinear2d.vec": _is_resized_to_size,
 }
-"""By operator, a function that returns why XNNPACK can't compile a node, or computes something else than it, or '':
-upstream's configurations take it. nonfinite.py and normalization.py replace others while compiling."""
+"""By operator, a function that returns why XNNPACK cannot compile a node or computes other values than the node, or ''
+if upstream's configurations take it. nonfinite.py and normalization.py replace other operators while compiling."""
 
 _WITH_ELEMENTS = frozenset({"avg_pool2d.default", "bmm.default", "convolution.default", "max_pool2d.default"})
 """Operators whose tensors may not be empty."""
@@ -213,16 +213,16 @@ _LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
         _is_not_half,
     ),
 }
-"""By value of the attribute `lossy`, constraints that a stack without it has. An activation that a convolution or
-linear layer computes is not asked."""
+"""By value of the attribute `lossy`, the constraints of a stack without this value. Activations that a convolution or
+linear layer computes are not checked."""
 
 
 class _Partitioner(XnnpackPartitioner):
     """XnnpackPartitioner that respects exclude_ops, the enabled precisions for matrix products, and more constraints,
     and whose partitions do not depend on each other.
 
-    Upstream's takes a linear layer or convolution regardless of the enabled precisions, and fuses an activation into it
-    even if the activation has no configuration.
+    Upstream's partitioner takes a linear layer or convolution regardless of the enabled precisions, and fuses an
+    activation into it even if the activation has no configuration.
     """
 
     def __init__(self, excluded: frozenset[str], lossy: Collection[str], **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Stop XNNPACK's compiler from building patterns that a partition can't contain, which takes 12 s of CPU per process.
+"""Stop XNNPACK's compiler from building patterns that a partition cannot contain, which takes 12 s of CPU per process.
 
 Private names of executorch are patched temporarily; executorch_xnnpack_private.py lists them.
 """
@@ -18,8 +18,8 @@ SDPA = frozenset(("aten._softmax.default", "aten.bmm.default"))
 
 @contextmanager
 def needed_patterns(program: Any) -> Iterator[None]:
-    """Exclude the attention patterns for a program that can't match them, while the context lasts. Always exclude those
-    for bilinear interpolation, an operator that executorch no longer decomposes, so that they change nothing."""
+    """Exclude the attention patterns for a program that cannot match them, while the context lasts. Always exclude the
+    patterns of bilinear interpolation: executorch no longer decomposes this operator, so they match nothing."""
     found = {node.target.__name__ for node in program.graph.nodes if node.op == "call_function"}
     graphs: Callable[[], Any] = sdpa.get_graphs if found >= SDPA else list
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Show the progress of XNNPACK's compiler: executorch's passes on a partition, then the operators that are written.
+"""Show the progress of XNNPACK's compiler: executorch's passes on a partition, then written operators.
 
 Private names of executorch are patched temporarily; executorch_xnnpack_private.py lists them.
 """

@@ -23,11 +23,11 @@ _EPSILON = 2**-12  # executorch's smallest scale
 
 class _AfterTraining(XNNPACKQuantizer):
     """XNNPACKQuantizer without the patterns of quantization during training, which take 5 s of CPU to trace. After
-    training, batch norms are folded into convolutions before."""
+    training, batch norms are already folded into convolutions."""
 
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """Make tensors of the numbers that allowed nodes add or multiply by. Upstream's makes float32 tensors of all,
-        even of those that are added to integers."""
+        """Make tensors of the numbers that allowed nodes add or multiply by. Upstream makes float32 tensors of all
+        numbers, even of numbers that are added to integers."""
         assert self.filter_fn is not None
         for node in [each for each in model.graph.nodes if each.target in _ARITHMETIC and self.filter_fn(each)]:
             node.args = tuple(
@@ -37,7 +37,7 @@ class _AfterTraining(XNNPACKQuantizer):
         return model
 
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """Annotate the allowed nodes. Upstream's also takes every other concatenation, even of integers."""
+        """Annotate the allowed nodes. Upstream also annotates every other concatenation, even of integers."""
         filter_fn = self.filter_fn
         assert filter_fn is not None
         others = [node for node in model.graph.nodes if node.target == _CAT and not filter_fn(node)]
@@ -53,7 +53,7 @@ class _AfterTraining(XNNPACKQuantizer):
 
 
 def _as_tensor(model: torch.fx.GraphModule, user: torch.fx.Node, number: float) -> torch.fx.Node:
-    """Add a buffer with a number to a module; return its node, before the one that uses it."""
+    """Add a buffer with a number to a module; return its node, placed before its user."""
     name = next(name for count in range(len(model.graph.nodes)) if not hasattr(model, name := f"number_{count}"))
     model.register_buffer(name, torch.tensor(float(number)))
     with model.graph.inserting_before(user):
@@ -76,7 +76,7 @@ class _XnnpackQuantizing(Quantizing):
     def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> XNNPACKQuantizer | None:
         if attributes["weights"] == "int4":
             return None
-        # Observers of activations do not depend on those of weights.
+        # Observers of activations do not depend on observers of weights.
         config = get_symmetric_quantization_config(
             is_per_channel=attributes.get("per_channel", True), is_dynamic=attributes["mode"] == "dynamic"
         )

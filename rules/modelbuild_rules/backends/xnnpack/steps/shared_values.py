@@ -1,9 +1,10 @@
 """Give each reader of a constant, and of a dequantized value, its own copy.
 
-executorch's code for XNNPACK has one value for a constant: with the layout and the type that its first reader needs, in
-a buffer that is freed once a reader has packed it, and under a name from which those of fused weights are made. So a
-second reader computes with other numbers, reads freed memory, or cannot be compiled. Copies cost nothing in a program,
-which has equal contents once. And it reorders a dequantized value for all readers if one needs another order.
+executorch's code for XNNPACK has one value for a constant. The value has the layout and type that its first reader
+needs, a buffer that is freed after a reader has packed it, and a name from which fused weights get their names. So a
+second reader computes with wrong numbers, reads freed memory, or cannot be compiled. The code also reorders a
+dequantized value for all readers if one reader needs another order. Copies cost nothing, because a program contains
+equal contents once.
 
 Private names of executorch are used; executorch_xnnpack_private.py lists them.
 """
@@ -29,7 +30,7 @@ def constants(program: ExportedProgram) -> set[str]:
 
 
 def add_constant(program: ExportedProgram, name: str, data: torch.Tensor) -> torch.fx.Node:
-    """Add a constant before the other inputs of a program, and return its node. Its name must be a new one."""
+    """Add a constant before the other inputs of a program, and return its node. The name must be new."""
     with program.graph.inserting_before(next(iter(program.graph.nodes))):
         return create_constant_placeholder(program, program.graph, name, InputKind.PARAMETER, data)
 

@@ -76,7 +76,7 @@ class LaidOut:
     backends  names of the backends that the program calls
     needed    paths of the runtime's files, sorted
     arch      the architecture of these files
-    kernels   the kernel libraries besides the runtime's that the program needs
+    kernels   kernel libraries outside the runtime that the program needs
     """
 
     runtime: RuntimeDocument
@@ -86,7 +86,8 @@ class LaidOut:
     kernels: tuple[KernelFiles, ...] = ()
 
     def missing_flavour(self) -> str:
-        """Return a message about a backend that needs one of several flavours and has none; '' if there is none."""
+        """Return a message about a backend that needs one of several flavours and has none; '' if there is no such
+        backend."""
         found = (self.runtime["backends"][name] for name in sorted(self.backends))
         return next((str(each["no_flavour"]) for each in found if each.get("flavours") == []), "")
 
@@ -99,7 +100,7 @@ def lay_out(
     kernels: Mapping[str, KernelFiles] = MappingProxyType({}),
 ) -> LaidOut:
     """Write modelbuild-run and the libraries that a program needs into a folder. `source` is an archive or a folder,
-    `arch` their required architecture (None: that of modelbuild-run), `kernels` are libraries besides the runtime's.
+    `arch` the required architecture of the files (None: modelbuild-run's), `kernels` are libraries outside the runtime.
     Raises StepError for a runtime that does not fit."""
     try:
         with _opened(source) as files:
@@ -183,8 +184,8 @@ def _read_runtime(files: _Files) -> RuntimeDocument:
 
 
 def _is_valid(runtime: RuntimeDocument) -> bool:
-    """Return whether runtime.json has all fields that are read and no path outside the folder. May raise any error of
-    a missing or mistyped field."""
+    """Return whether runtime.json has all fields that are read and no path outside the folder. May raise any exception
+    for a missing or mistyped field."""
     named = [runtime["kernels"], runtime["quantized_kernels"], runtime["cudart"]]
     for library in runtime.get("kernel_libraries", {}).values():
         named += library["files"]
@@ -203,7 +204,7 @@ def _is_valid(runtime: RuntimeDocument) -> bool:
 
 def _plugins(runtime: RuntimeDocument, calls: Calls, kernels: Mapping[str, KernelFiles]) -> list[str]:
     """Return the runtime's files from which the runner loads a program's backends and kernels. `kernels` are libraries
-    besides the runtime's."""
+    outside the runtime."""
     found: list[str] = []
     for name in sorted(calls.backends):
         if name not in runtime["backends"]:

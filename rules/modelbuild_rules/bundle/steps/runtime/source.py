@@ -10,7 +10,7 @@ from modelbuild.step import Step, StepError
 
 def runtime_of(step: Step) -> Path:
     """Return the archive of the input `runtime`, or else the folder of the module in the param `installed`. Raises
-    StepError if that has no runtime, as in a source installation."""
+    StepError if this folder has no runtime, as in a source installation."""
     if "runtime" in step.inputs:
         return step.input("runtime")
     module = step.params["installed"]

@@ -1,4 +1,4 @@
-"""Put libraries of other vendors beside the runtime's, after checking that the program's partitions can load them."""
+"""Put libraries of other vendors next to the runtime's, after checking that the program's partitions can load them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from modelbuild_rules.program.documents import CompiledPartition
 
 _SYSTEM = ("libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "libmvec.so.", "ld-linux-")
-"""Beginnings of the names of libraries that every Linux with glibc has."""
+"""Prefixes of the names of libraries that every Linux with glibc has."""
 
 
 def needed_libraries(parts: Sequence[CompiledPartition]) -> list[NeededLibrary]:
-    """Return the libraries that compiled partitions need besides the runtime, each once."""
+    """Return the libraries that compiled partitions need in addition to the runtime, without duplicates."""
     found: list[NeededLibrary] = []
     for part in parts:
         library = part.get("about", {}).get("requires")
@@ -38,8 +38,8 @@ def lay_out_libraries(
     their facts by path, and the oldest glibc that they load on, as "2.17". `only_needed` skips libraries that no
     partition needs.
 
-    Raises StepError, with the library's place in the BUILD file, for one that no partition needs, of a version that is
-    too old, for another architecture, or that itself needs a library that the bundle lacks.
+    Raises StepError, with the library's place in the BUILD file, if no partition needs the library, its version is too
+    old, it is for another architecture, or it needs a library that the bundle lacks.
     """
     facts: dict[str, BundledLibrary] = {}
     glibc: tuple[int, ...] = (2, 0)
@@ -65,7 +65,7 @@ def lay_out_libraries(
 
 
 def with_places(needed: Sequence[NeededLibrary], bundled: Mapping[str, BundledLibrary]) -> list[NeededByBundle]:
-    """Return needed libraries with the paths of those that are in the bundle."""
+    """Return the needed libraries, with the paths of libraries that are in the bundle."""
     return [
         {**each, "bundled": next((f"lib/{name}" for name in each["libraries"] if f"lib/{name}" in bundled), None)}
         for each in needed

@@ -1,10 +1,10 @@
-"""Compare outputs of a program with those that its module returned. Imports neither torch nor executorch.
+"""Compare a program's outputs with its module's. Imports neither torch nor executorch.
 
-Rounding errors grow with the number of operators, about as its square root. So an output may differ by that many times
-the precision of its type, relative to its greatest magnitude. Results of a quantized program differ by steps of its
-integers: of those the error is the root of the mean square.
+Rounding errors grow about as the square root of the number of operators. So an output may differ by this root times the
+precision of its type, relative to its greatest magnitude. Results of a quantized program differ by steps of its
+integers; their error is the root of the mean square.
 
-Where results jump (argmax, topk, nms), two nearly equal values may change places. Such outputs may differ in a
+In results that jump (argmax, topk, nms), two nearly equal values may be exchanged. Such outputs may differ in a
 hundredth of their values, or in a tenth of their rows, as a set: rows along the last dimension, in any order. If there
 is one row, or rows of indices, each is a set of values, of which a tenth may differ. At least one row or value may
 differ, but not in most calls: values are nearly equal in few.
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _PRECISION = {"float64": (1e-9, 1e-6), "float32": (1e-5, 1e-3), "float16": (2e-3, 5e-2), "bfloat16": (1.6e-2, 2e-1)}
-"""By type, the allowed difference of one operator, and the greatest of any number."""
+"""The allowed difference of one operator and the greatest allowed difference, by type."""
 
 _FEWEST = 16
-"""The number of operators below which it does not count: one operator may be a whole recurrent net."""
+"""The number of operators below which the number does not count: one operator may be a whole recurrent net."""
 
 _QUANTIZED = 0.1
 _FEW_VALUES, _FEW_ROWS = 0.01, 0.1
@@ -61,7 +61,7 @@ def other_choice(found: Array, wanted: Array, facts: Comparison, place: int) -> 
 
 
 def equal_choices(found: Array, wanted: Array, limit: float) -> bool:
-    """Return whether two results are equal but for choices between nearly equal values."""
+    """Return whether two results are equal except for choices between nearly equal values."""
     return _few_differ(found, wanted, limit) or _same_rows(found, wanted, limit)
 
 
@@ -97,7 +97,7 @@ def _at(found: Array, wanted: Array, wrong: Array) -> str:
 
 
 def _close(found: Array, wanted: Array, limit: float) -> Array:
-    """Return where values are equal: numbers of floating point within the limit, relative to the greatest magnitude."""
+    """Return where values are equal: floating-point numbers within the limit, relative to the greatest magnitude."""
     if wanted.dtype.kind not in "fc":
         return np.asarray(found == wanted)
     one, other = found.astype(np.float64), wanted.astype(np.float64)
@@ -117,7 +117,8 @@ def _are_indices(found: Array, wanted: Array) -> bool:
 
 
 def _same_values(found: Array, wanted: Array, limit: float, share: float, least: int) -> bool:
-    """Return whether values along the last dimension are equal, as sets, but for a share or a least number."""
+    """Return whether values along the last dimension are equal as sets, except for a fraction or a minimum number of
+    values."""
     pairs = zip(found.reshape(-1, found.shape[-1]), wanted.reshape(-1, wanted.shape[-1]), strict=True)
     if wanted.dtype.kind in "fc":
         matched = sum(
@@ -131,7 +132,7 @@ def _same_values(found: Array, wanted: Array, limit: float, share: float, least:
 
 
 def _same_rows(found: Array, wanted: Array, limit: float, share: float = _FEW_ROWS, least: int = 1) -> bool:
-    """Return whether the rows of both are equal, as sets, but for a share or a least number."""
+    """Return whether the rows of both are equal as sets, except for a fraction or a minimum number of rows."""
     if found.ndim != wanted.ndim or not found.ndim or found.shape[1:] != wanted.shape[1:]:
         return False
     alike = found.size and wanted.size and found.shape[:-1] == wanted.shape[:-1]

@@ -30,7 +30,8 @@ EXAMPLE = "the example inputs"
 
 _FLOATS, _INTEGERS, _POSITIVE = (-3.0, 3.0), (-9, 9), (1.0, 9.0)
 _MOST = 1 << 20
-"""The most elements that the inputs of the greatest sizes have together, unless the example's have a quarter of it."""
+"""The maximum number of elements of all inputs with the greatest sizes, unless the example inputs have more than a
+quarter of this number."""
 
 Range = tuple[float, float]
 
@@ -65,7 +66,7 @@ def drawn_calls(
 
 
 class _Draw:
-    """Draws inputs of the examples' types, from one generator after the other."""
+    """Draws inputs of the examples' types, all from one generator."""
 
     def __init__(self, seed: int, examples: Sequence[Tensor]) -> None:
         self._generator = torch.Generator().manual_seed(seed)
@@ -118,7 +119,7 @@ def _limited(
     sizes: Mapping[str, tuple[int, int]],
     examples: Sequence[Tensor],
 ) -> list[list[int]]:
-    """Return shapes of the greatest sizes, each halved as often as the limit of elements needs."""
+    """Return shapes of the greatest sizes, each halved until the limit of elements is met."""
     most = max(_MOST, 4 * sum(each.numel() for each in examples))
     halvings = 0
     while True:

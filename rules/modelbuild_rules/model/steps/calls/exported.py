@@ -23,8 +23,8 @@ from modelbuild_rules.model.steps.exported.random_numbers import random_nodes
 
 
 def check_exported(program: ExportedProgram, recording: Recording, name: str) -> None:
-    """Raise StepError if the program differs from its module on a recorded call. Calls with sizes that torch.export
-    found to be constant are removed from the recording, and all of a program that draws random numbers."""
+    """Raise StepError if the program differs from its module on a recorded call. Removes calls with sizes that
+    torch.export found to be constant from the recording, and all calls of a program that draws random numbers."""
     recording.random = bool(random_nodes(program))
     recording.calls = [] if recording.random else [each for each in recording.calls if _fits(program, each.inputs)]
     facts = comparison(program)
@@ -48,7 +48,7 @@ def check_exported(program: ExportedProgram, recording: Recording, name: str) ->
 
 
 def record_exported(program: ExportedProgram, inputs: Sequence[tuple[str, tuple[Tensor, ...]]]) -> Recording:
-    """Return what a program computes in eager mode for the inputs of named calls."""
+    """Return a program's results in eager mode for the inputs of named calls."""
     module = program.module(check_guards=False)
     return record(module, lambda given: module(*given), [DrawnCall(name, [given]) for name, given in inputs])
 

@@ -1,4 +1,4 @@
-"""Find out of an exported program how exactly its results can be compared."""
+"""Find the limits of a comparison of an exported program's results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ JUMPS = frozenset(
         *("sign", "trunc", "unique_consecutive", "unique_dim"),
     }
 )
-"""Operators whose results jump where their inputs change by a rounding error, besides those that return integers or
-booleans for floating-point numbers: argmax, nms, comparisons, the indices of topk and sort."""
+"""Operators whose results jump when their inputs change by a rounding error. Operators that return integers or booleans
+for floating-point numbers (argmax, nms, comparisons, the indices of topk and sort) jump too, and are not listed."""
 
 _QUANTIZED = ("quantize_per_tensor", "quantize_per_channel", "quantize_affine", "choose_qparams", "quantize_per_token")
 
@@ -28,7 +28,7 @@ _COARSE = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
 def comparison(program: ExportedProgram) -> Comparison:
-    """Return how exactly the results of a program can be compared."""
+    """Return the limits of a comparison of a program's results."""
     chosen: set[torch.fx.Node] = set()
     computing = 0
     quantized = False
@@ -61,7 +61,7 @@ def _name(target: Any) -> str:
 
 
 def _jumps(node: torch.fx.Node, name: str) -> bool:
-    """Return whether a node's result jumps; what is computed from integers alone has no rounding errors."""
+    """Return whether a node's result jumps. Results computed from integers alone have no rounding errors."""
     source = node.args[0] if node.target is operator.getitem else node
     given = [each.meta.get("val") for each in getattr(source, "all_input_nodes", ())]
     if not any(isinstance(each, torch.Tensor) and each.is_floating_point() for each in given):

@@ -17,7 +17,7 @@ CALLS, TENSORS = "calls.json", "tensors.safetensors"
 
 class Calls:
     """The recorded calls in a folder that recorded.py wrote. `inputs` and `outputs` have the arrays of each call in
-    their order; an output that is None has none."""
+    order; an output that is None has no array."""
 
     def __init__(self, folder: Path) -> None:
         self.document: RecordedCalls = json.loads((folder / CALLS).read_bytes())

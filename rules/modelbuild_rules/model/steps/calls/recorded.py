@@ -1,8 +1,8 @@
-"""Record what a module returns, before it is exported, for the comparison with its program.
+"""Record a module's results before it is exported, for the comparison with its program.
 
 A folder contains `calls.json` (RecordedCalls of model/documents.py) and `tensors.safetensors`: the inputs `0.in.0`, ...
-and the outputs `0.out.0`, ... of each call. bfloat16 is stored as float32, which has all its values; outputs that are
-None are left out. The calls follow each other: the second starts with the state that the first one left.
+and the outputs `0.out.0`, ... of each call. bfloat16 is stored as float32, which represents all its values; outputs
+that are None are omitted. The calls are successive: the second starts with the state that the first left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_BYTES = 256 << 20
 """The size of all outputs after which no more calls are recorded."""
 
 _SECONDS = 120
-"""The time after which a call in a child of this process is given up."""
+"""The time limit of a call in a child process."""
 
 Module = Callable[[Sequence[Tensor]], Any]
 """Calls a module with its inputs in the declared order."""
@@ -38,7 +38,7 @@ Module = Callable[[Sequence[Tensor]], Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A call: its name, the inputs, and the outputs as they are stored, with their types in the module."""
+    """A call: its name, the inputs, and the stored outputs with their types in the module."""
 
     name: str
     inputs: tuple[Tensor, ...]
@@ -48,7 +48,7 @@ class Call:
 
 @dataclass
 class Recording:
-    """The calls of a module. `random` is true if its outputs vary from call to call; `failure` is the first exception
+    """The calls of a module. `random` is true if its outputs vary from call to call. `failure` is the first exception
     of the module, which refused some values."""
 
     calls: list[Call] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Recording:
 
 
 def record(owner: torch.nn.Module, module: Module, drawn: Iterable[DrawnCall]) -> Recording:
-    """Return the recorded calls. Leaves the buffers of `owner` as they are."""
+    """Return the recorded calls. Leaves the buffers of `owner` unchanged."""
     found = Recording()
     initial = buffers(owner)
     try:
@@ -93,8 +93,8 @@ def _is_whole(value: Tensor) -> bool:
 
 
 def _survive(module: Module, inputs: Sequence[Tensor]) -> None:
-    """Raise RuntimeError if a call ends the process, as some operators of eager mode do for an index out of bounds: the
-    call is made in a child of this process first."""
+    """Raise RuntimeError if a call ends the process, as some operators of eager mode do for an index out of bounds: a
+    child process makes the call first."""
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -135,12 +135,12 @@ Buffers = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def buffers(owner: torch.nn.Module) -> Buffers:
-    """Return a module's buffers as they are now."""
+    """Return a module's current buffers."""
     return {name: (buffer, buffer.clone()) for name, buffer in owner.named_buffers()}
 
 
 def restore(owner: torch.nn.Module, before: Buffers) -> None:
-    """Give a module's buffers their former values."""
+    """Restore a module's buffers."""
     for name, (buffer, values) in before.items():
         with torch.no_grad():
             buffer.copy_(values)

@@ -41,7 +41,7 @@ def load_archive(path: Path) -> torch.nn.Module:
 
 
 class _WithKeywords(torch.nn.Module):
-    """Calls an exported module with keyword arguments, which torch.export loses if it gets that module itself."""
+    """Calls an exported module with keyword arguments. torch.export would lose them if it got the module itself."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
 
 
 def archive_kind(path: Path) -> Literal["exported program", "TorchScript"] | None:
-    """Return the kind of model in a file; None for a file without one, such as a state dict."""
+    """Return the kind of model in a file; None for another file, such as a state dict."""
     try:
         with ZipFile(path) as archive:
             names = archive.namelist()

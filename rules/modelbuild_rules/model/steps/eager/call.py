@@ -61,7 +61,7 @@ def _value(written: Any, inputs: Mapping[str, torch.Tensor]) -> Any:
 
 
 def _check_names(module: torch.nn.Module, params: ModelParams, names: Sequence[str]) -> None:
-    """Raise StepError if an input is passed by position to a parameter, but has the name of another one."""
+    """Raise StepError if an input is passed by position to a parameter, but has the name of another parameter."""
     parameters = list(inspect.signature(module.forward).parameters)
     for name, parameter in zip(names, parameters, strict=False):
         if name != parameter and name in parameters:

@@ -25,15 +25,15 @@ _ADVICE = "Weights only load failed"
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the generators that a module's code draws from without naming one: torch's, numpy's and Python's."""
+    """Seed the generators that a module's code uses by default: torch's, numpy's and Python's."""
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 
 
 def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:
-    """Return the module that the entry, `path/in/workspace.py:name`, returns. Raises StepError if it can't be called
-    with `kwargs` or returns no module; the entry's own exceptions are not caught."""
+    """Return the module that the entry, `path/in/workspace.py:name`, returns. Raises StepError if the entry cannot be
+    called with `kwargs` or returns no module; the entry's own exceptions are not caught."""
     function = load_function(root, entry)
     _check_kwargs(function, entry, kwargs)
     module = function(**kwargs)
@@ -66,8 +66,8 @@ def _check_kwargs(function: Any, entry: str, kwargs: Mapping[str, Any]) -> None:
 
 
 def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missing: bool) -> None:
-    """Load state dicts into a module, each under its prefix. Of names for one tensor, such as tied weights, one is
-    enough. Raises StepError for unknown or duplicate keys, wrong shapes and, unless allowed, missing keys."""
+    """Load state dicts into a module, each under its prefix. If a tensor has several names, such as tied weights, one
+    name is enough. Raises StepError for unknown or duplicate keys, wrong shapes and, unless allowed, missing keys."""
     if not files:
         return
     state: dict[str, torch.Tensor] = {}
@@ -110,7 +110,7 @@ def set_inference_mode(module: torch.nn.Module) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of a library's exception, without the advice that follows it."""
+    """Return the first line of a library's exception, without the advice that follows."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 

@@ -82,7 +82,7 @@ def _read(path: Path) -> torch.Tensor:
             with Image.open(path, formats=("PNG",)) as picture:
                 found = torch.from_numpy(np.array(picture.convert("RGB")))
         else:
-            # Mapped, so that a header with a false size allocates no more than the file has.
+            # Mapped, so that a header with a false size allocates no more memory than the file's size.
             found = torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
     except Exception as error:
         raise StepError(f"{path.name}: cannot be read as a tensor: {first_line(error)}") from error

@@ -62,7 +62,8 @@ def make_module(root: Path, params: ModelParams, inputs: Mapping[str, tuple[Path
 
 
 def _call_method(module: torch.nn.Module, params: ModelParams) -> None:
-    """Make a call of the module one of the method that the parameters name. Raises StepError if it has none."""
+    """Make a call of the module call the method that the parameters name. Raises StepError if the module lacks the
+    method."""
     name = params["method"]
     if name == "forward":
         return
@@ -74,7 +75,8 @@ def _call_method(module: torch.nn.Module, params: ModelParams) -> None:
 
 
 def _in_place_of_forward(function: Any) -> Any:
-    """Return a function for a module's attribute `forward` that calls another one, which calls the module as before."""
+    """Return a function for a module's attribute `forward` that calls another function, which calls the module as
+    before."""
 
     def forward(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         replaced = vars(module).pop("forward")
@@ -88,7 +90,7 @@ def _in_place_of_forward(function: Any) -> Any:
 
 def _named_forward(function: Any) -> Any:
     """Return a copy of a function whose calls are named `forward` in stack traces: torch.export records the source
-    lines of such calls only."""
+    lines of these calls only."""
     if not isinstance(function, FunctionType):
         return function
     code = function.__code__.replace(co_name="forward")
@@ -100,7 +102,7 @@ def _named_forward(function: Any) -> Any:
 def _prepared(
     root: Path, function: str, module: torch.nn.Module, params: ModelParams, examples: Sequence[torch.Tensor]
 ) -> torch.nn.Module:
-    """Call the function that prepares a module; return the module that it returns, or the same one."""
+    """Call the function that prepares a module; return the module that it returns, or the same module."""
     args, kwargs = arguments(module, params, examples)
     with torch.no_grad():
         made = load_function(root, function)(module, *args, **kwargs)

@@ -18,7 +18,7 @@ def plain(value: Any) -> Any:
     """Return a module's result with every container replaced by a dictionary, list or tuple.
 
     Dataclasses, named tuples, mappings and containers registered with torch's pytrees become dictionaries by field or
-    key; None in a dataclass is left out.
+    key; None in a dataclass is omitted.
     """
     if isinstance(value, torch.Tensor):
         return value
@@ -43,8 +43,8 @@ def _cache(value: Any) -> Any:
     """Return the tensors of a cache of transformers, which registers its caches only on request; None for any other
     object.
 
-    A cache of keys and values becomes two lists; one with other states of layers, such as those of a convolution or a
-    recurrence, a list of a dictionary for each layer; a cache of two halves, a dictionary of both.
+    A cache of keys and values becomes two lists. A cache with other states of layers, such as a convolution's or a
+    recurrence's, becomes a list of a dictionary for each layer. A cache of two halves becomes a dictionary of both.
     """
     halves = {name: getattr(value, name, None) for name in ("self_attention_cache", "cross_attention_cache")}
     if None not in halves.values():
@@ -59,7 +59,7 @@ def _cache(value: Any) -> Any:
 
 
 def _states(layer: Any) -> dict[str, Any]:
-    """Return the tensors of a cache's layer by name; states that a layer has several of, by number."""
+    """Return the tensors of a cache's layer by name, and by number if a layer has several states of a name."""
     states: dict[str, Any] = {}
     for name in ("keys", "values", "conv_states", "recurrent_states"):
         state = getattr(layer, name, None)

@@ -17,7 +17,8 @@ def example_sizes(
     shapes: Mapping[int, Sequence[int]],
 ) -> dict[str, int]:
     """Return the example size of each dimension: as declared, else from the files (`shapes` by the input's number),
-    else 2 or the nearest allowed size. Raises StepError for files whose sizes are not allowed or contradict others."""
+    else 2 or the nearest allowed size. Raises StepError for files whose sizes are not allowed or contradict each
+    other."""
     sizes = {name: int(bounds["example"]) for name, bounds in dynamic.items() if bounds["example"] is not None}
     found = [
         (f"input '{declared[index]['name']}': '{dimension}'", dimension, size)
@@ -42,7 +43,7 @@ def example_sizes(
 
 
 def size_of(name: str, dynamic: Mapping[str, DynamicDimension], sizes: Mapping[str, int]) -> int:
-    """Return the size of a dimension for given sizes of the independent ones."""
+    """Return the size of a dimension for given sizes of the independent dimensions."""
     terms = dynamic[name].get("terms")
     if not terms:
         return sizes[name]
@@ -57,7 +58,7 @@ def size_text(dimension: DynamicDimension) -> str:
 
 
 def _independent(name: str, size: int, dynamic: Mapping[str, DynamicDimension]) -> tuple[str, int]:
-    """Return the independent dimension and its size that follow from a dimension's size; '' if none does."""
+    """Return the independent dimension and its size that follow from a dimension's size; '' if none follows."""
     terms = dynamic[name].get("terms")
     if not terms:
         return name, size

@@ -1,4 +1,4 @@
-"""State that a module keeps in plain attributes: numbers, lists, tensors that are no buffers. Programs lose it."""
+"""State that a module keeps in plain attributes: numbers, lists, tensors that are not buffers. Programs lose it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEQUENCES = (list, deque)
 
 
 class PlainState:
-    """The values in a module's plain attributes, and in containers and objects that these contain, as they are now."""
+    """The current values in a module's plain attributes, and in containers and objects that these contain."""
 
     def __init__(self, module: nn.Module) -> None:
         self._kept: list[tuple[str, Any, Any]] = []
@@ -46,11 +46,11 @@ class PlainState:
                 self._keep(below, vars(value))
 
     def changed(self) -> list[str]:
-        """Return the attributes that have another value now, as "layer.last"."""
+        """Return the attributes that now have another value, as "layer.last"."""
         return list(dict.fromkeys(path for kept in self._kept for path in _differences(*kept)))
 
     def restore(self) -> None:
-        """Give all attributes their former values. Tensors that were changed in place keep theirs."""
+        """Restore all attributes. Tensors that were changed in place stay changed."""
         for path, container, values in self._kept:
             if any(_differences(path, container, values)):
                 container.clear()
@@ -58,8 +58,8 @@ class PlainState:
 
 
 def reads_state(module: nn.Module, state: PlainState, call: Callable[[Any], Any], first: Any, second: Any) -> bool:
-    """Return whether a call of a module with the second inputs returns something else after one with the first, because
-    of its plain attributes. Leaves these and the buffers as they are."""
+    """Return whether a call of a module with the second inputs, after a call with the first inputs, returns another
+    result because of its plain attributes. Leaves the attributes and the buffers unchanged."""
     buffers = [(each._buffers, dict(each._buffers)) for each in module.modules()]
     values = {name: buffer.clone() for name, buffer in module.named_buffers()}
 
@@ -78,7 +78,7 @@ def reads_state(module: nn.Module, state: PlainState, call: Callable[[Any], Any]
         state.restore()
         called(first)
         return not _equal(alone, called(second))
-    except Exception:  # of the model's own code, which may refuse these inputs
+    except Exception:  # exceptions of the model's own code, which may refuse these inputs
         return False
     finally:
         state.restore()

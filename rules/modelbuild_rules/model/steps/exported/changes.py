@@ -1,5 +1,5 @@
 """Find changes in place of a tensor that is neither the program's own nor a buffer, but an input, a parameter or a
-tensor in a plain attribute. A program has no output for it, so the change would be lost.
+tensor in a plain attribute. A program has no output for the tensor, so the change would be lost.
 
 Private names used, checked on torch 2.14.0: OpOverload._schema, UntypedStorage._cdata, and the name of the module
 torch._functorch.predispatch. None is patched.
@@ -17,7 +17,8 @@ from torch.fx import Node
 
 aten = torch.ops.aten
 
-# Operators whose schemas do not say that they change running statistics, the places of these, and that of the flag.
+# Operators that change running statistics without stating it in their schemas, with the places of the statistics and of
+# the flag.
 _STATISTICS: Mapping[Any, tuple[Sequence[int], int]] = {
     aten.batch_norm.default: ((3, 4), 5),
     aten.instance_norm.default: ((3, 4), 5),
@@ -26,7 +27,8 @@ _STATISTICS: Mapping[Any, tuple[Sequence[int], int]] = {
 
 
 def without_vmap(program: ExportedProgram) -> ExportedProgram:
-    """Return a program without the functions that torch.vmap leaves in one; in it, changes in place are outputs."""
+    """Return a program without the functions that torch.vmap leaves in a program; in it, changes in place are
+    outputs."""
     calls = (node.target for node in program.graph.nodes if node.op == "call_function")
     if not any(getattr(target, "__module__", "") == "torch._functorch.predispatch" for target in calls):
         return program
@@ -44,7 +46,7 @@ def changed_tensor(program: ExportedProgram, inputs: Sequence[str]) -> tuple[Nod
         if output.kind in (OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
             made = next(node for node in program.graph.nodes if node.name == output.arg.name)
             return made, _problem(by_target[output.target], names)
-    # The memory of constants is not that of their copies in the trace.
+    # The memory of constants differs from the memory of their copies in the trace.
     shown = {name for name, spec in specs.items() if spec.kind != InputKind.CONSTANT_TENSOR}
     owners = {_storage(node): specs[name] for name, node in kept.items() if name in shown}
     for module in program.graph_module.modules():

@@ -36,7 +36,7 @@ def _shapes(inputs: Sequence[torch.Tensor], interface: str) -> list[torch.Tensor
 
 
 class CompiledPart(nn.Module):
-    """The module of an interface. It returns its only output, or a tuple of all."""
+    """The module of an interface. It returns its only output, or a tuple of all outputs."""
 
     def __init__(self, interface: PartInterface) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Let torch.export find the shapes of composite operators without what their own code needs.
+"""Let torch.export find the shapes of composite operators without running their code.
 
 A recurrent net (nn.LSTM, nn.GRU, nn.RNN) is one operator of an exported program, but torch finds the shapes of its
-results by computing all of its steps, of which there must be a known number. torch.cov and torch.corrcoef check values.
-Here the shapes follow from the inputs'.
+results by computing all of its steps, whose number must be known. torch.cov and torch.corrcoef check values. Here the
+shapes follow from the inputs'.
 
 Private names used, checked on torch 2.14.0: torch._ops.OpOverload (py_kernels, _dispatch_cache). The first, a table of
 implementations in Python, is changed: torch.export keeps the operator as a node, and runs the table's on fake tensors.
@@ -24,7 +24,7 @@ _KEYS = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Au
 
 @contextmanager
 def shapes_from_inputs() -> Iterator[None]:
-    """Find shapes of the results of such operators without their own code, while the context lasts."""
+    """Find shapes of the results of these operators without their own code, while the context lasts."""
     known = {operator: dict(operator.py_kernels) for operator in _SHAPES}
     for operator, shapes in _SHAPES.items():
         _replace(operator, {**known[operator], **dict.fromkeys(_KEYS, shapes)})
@@ -42,7 +42,7 @@ def _replace(operator: Any, kernels: Mapping[Any, Any]) -> None:
 
 
 def _states(x: Tensor, given: Any, *rest: Any) -> tuple[Tensor, ...]:
-    """Return a net's results without values: of all steps, and the last states."""
+    """Return a net's results without values: the results of all steps, and the last states."""
     states = given if isinstance(given, (list, tuple)) else [given]
     *_, bidirectional, _ = rest
     features = states[0].shape[2] * (2 if bidirectional else 1)

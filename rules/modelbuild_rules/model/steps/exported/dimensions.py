@@ -17,7 +17,7 @@ _DEPENDENT = re.compile(r"(?P<name>\w+) = (?P<size>.*[A-Za-z_].*)\Z")
 _CONSTANT = re.compile(r"\w+ = \d+\Z")
 _NAMED = re.compile(r"(\w+) = (L\[\S+\.size\(\)\[\d+\])")
 _SOURCE = re.compile(r"L\['(\w+)'\]\S*?\.size\(\)\[(\d+)\]")
-_LEAST = 2  # torch leaves out this minimum
+_LEAST = 2  # torch omits this minimum
 
 
 def dynamic_shapes(
@@ -82,7 +82,7 @@ def _solved(name: str, expr: Any, symbol: Any, dynamic: Mapping[str, DynamicDime
 
 def constraint(text: str) -> str:
     """Return the first constraint in a message of torch.export, with the names of dimensions: `n` for `n =
-    L['x'].size()[0]`, and `dimension 0 of 'x'` for one without a name."""
+    L['x'].size()[0]`, and `dimension 0 of 'x'` for an unnamed dimension."""
     first = next((line[4:] for line in text.splitlines() if line.startswith("  - ")), text)
     sentence = first.partition(". ")[0].rstrip(".")
     for name, source in _NAMED.findall(sentence):

@@ -34,8 +34,8 @@ _OPERATOR = "expected another operator, or a decomposition or fake kernel of it 
 
 
 def refusal(error: Exception, name: str, root: Path) -> StepError | None:
-    """Return the error to raise in place of one of torch.export; None for an exception of the model's own code, whose
-    traceback explains it. Prints torch's whole message."""
+    """Return the error to raise instead of torch.export's exception; None for an exception of the model's own code,
+    whose traceback explains it. Prints torch's whole message."""
     frames = list(_frames(error))
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
     if Path(innermost).is_relative_to(root) and not _operator(error):
@@ -69,7 +69,7 @@ def _sizes(text: str) -> str:
 
 
 def _operator(error: BaseException | None) -> str:
-    """Return the operator that torch names in an exception or its causes; ''."""
+    """Return the operator that torch names in an exception or its causes; '' if there is none."""
     while error is not None:
         if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)):
             return str(error.func)
@@ -85,7 +85,7 @@ def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
 
 
 def _package(file: str) -> str:
-    """Return the package of an installed file; '' for another file, except those of modelbuild's checkout."""
+    """Return the package of an installed file; '' for other files, except files of modelbuild's checkout."""
     parts = Path(file).parts
     if "site-packages" in parts:
         return parts[len(parts) - parts[::-1].index("site-packages")]
@@ -93,8 +93,8 @@ def _package(file: str) -> str:
 
 
 def _places(frames: list[traceback.FrameSummary], name: str, root: Path) -> str:
-    """Return the innermost line of the user's source, and that of the library that it calls: `net.py:3: 'a(b)' (in
-    lib/x.py:7: 'c')`. Without a line of the user's, the place begins with the model's name."""
+    """Return the innermost line of the user's source, and the line of the library that it calls: `net.py:3: 'a(b)' (in
+    lib/x.py:7: 'c')`. Without a line of the user's source, the place begins with the model's name."""
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
     user = (
         f"{Path(own[-1].filename).relative_to(root)}:{own[-1].lineno}: '{own[-1].line}'" if own else f"code in {name}"

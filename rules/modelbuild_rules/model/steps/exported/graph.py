@@ -16,7 +16,7 @@ from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC, SymbolReader
 from modelbuild_rules.model.steps.exported.values import read_operator, read_value, write_operator, write_value
 
 Json = Any
-# Annotations that change how a node is lowered. Every other one is debug information and is dropped.
+# Annotations that change how a node is lowered. All other annotations are debug information and are dropped.
 _KEPT_META = ("constant_tag", "custom")
 _ASSERTIONS = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default")
 

@@ -1,8 +1,8 @@
 """Make the declared inputs the only arguments of an exported program, in the order declared, and remove calls that
 compute nothing, such as the calls of a package that `forward` imports.
 
-torch.export keeps the nesting of a call's arguments, and its constants as inputs. A program for a device has tensors
-one after another.
+torch.export keeps the nesting of a call's arguments, and its constants as inputs. A program for a device takes a flat
+list of tensors.
 
 Private names used, checked on torch 2.14.0: torch.utils._pytree (tree_leaves, tree_structure), and the lists inside an
 ExportedProgram (graph_signature.input_specs, module_call_graph), which are changed.
@@ -23,8 +23,8 @@ from torch.utils import _pytree as pytree
 def normalize(
     program: ExportedProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], inputs: Sequence[torch.Tensor]
 ) -> None:
-    """Give a program that was exported with these arguments the form of a program for a device: with the tensors
-    `inputs`, which the arguments contain, as its arguments."""
+    """Give a program that was exported with these arguments the form of a program for a device: its arguments are the
+    tensors `inputs`, which the exported arguments contain."""
     _remove_unused(program)
     _flatten_arguments(program, args, kwargs, inputs)
 

@@ -1,7 +1,7 @@
 """Export numbers that modules keep in buffers as constants.
 
-torch.export does not look into buffers. So a size computed from one, such as the padding in transformers' EnCodec,
-depends on values for it, even if the module never changes the buffer.
+torch.export does not look into buffers. So for torch.export a size computed from a buffer, such as the padding in
+transformers' EnCodec, depends on values, even if the module never changes the buffer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def constant_numbers(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str
 
 @contextmanager
 def as_constants(numbers: Numbers) -> Iterator[None]:
-    """Replace the buffers by new tensors while their module's forward runs, which torch.export takes for constants."""
+    """Replace the buffers with new tensors while their module's forward runs; torch.export treats the new tensors as
+    constants."""
     hooks = [hook for module, values in numbers.items() for hook in _hooks(module, values)]
     try:
         yield

@@ -3,9 +3,9 @@
 A program is two folders. The structure folder contains `program.json`: the graph with each node's operator, arguments
 and result (dtype, shape, strides), the signature, the symbols with their ranges, and the table of tensors. The weights
 folder contains one file of raw bytes per tensor, named 0, 1, ... in the order of the signature. Source lines, stack
-traces, module paths and example inputs are not written; programs that differ only in these have equal bytes.
+traces, module paths and example inputs are omitted, so programs that differ only in them have equal bytes.
 
-    save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be the same)
+save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be the same)
     load_program(structure_dir, weights_dir)            weights are mapped, and loaded on first access
     canonicalize(ep)                                    the same program under canonical names
 
@@ -14,11 +14,11 @@ mutated buffers, and graphs nested in higher-order operators. `canonicalize` is 
 symbols are named by their order (x0 inputs, c0 constants, n0 nodes, s0 and u0 symbols), so that equal partitions of
 different models, or at different positions in a model, have equal bytes.
 
-No format of torch's keeps edge operators, excludes traces and is free of pickles; hence this one.
+This format exists because no format of torch keeps edge operators, excludes traces and is free of pickles.
 
 Private names used, checked on torch 2.14.0 and executorch 1.5.1: torch._export.verifier.load_verifier,
-torch.utils._pytree (tree_flatten, tree_unflatten), executorch.exir.verification.verifier.EXIREdgeDialectVerifier.
-None is patched.
+torch.utils._pytree (tree_flatten, tree_unflatten), executorch.exir.verification.verifier.EXIREdgeDialectVerifier. None
+is patched.
 """
 
 from __future__ import annotations

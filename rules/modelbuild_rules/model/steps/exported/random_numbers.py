@@ -13,7 +13,7 @@ from torch.fx import Node
 
 
 def random_nodes(program: ExportedProgram) -> list[Node]:
-    """Return the nodes that draw random numbers. A dropout of the evaluation mode draws none."""
+    """Return the nodes that draw random numbers. A dropout in evaluation mode draws no numbers."""
     graphs = (each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule))
     return [node for graph in graphs for node in graph.nodes if node.op == "call_function" and _draws(node)]
 

@@ -103,12 +103,12 @@ def _output(name: str, value: Any, symbols: Mapping[str, str]) -> SignatureOutpu
 
 
 def _named(size: str, symbols: Mapping[str, str]) -> str:
-    """Return a size with its symbols replaced by the declared names of input dimensions, where they have one."""
+    """Return a size with its symbols replaced by the declared names of input dimensions that have names."""
     return re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 
 
 def _dynamic(shape: Sequence[int | str], dynamic: Mapping[str, DynamicDimension]) -> dict[str, SizeRange]:
-    """Return the dimensions that a shape names, and those that they depend on."""
+    """Return the dimensions that a shape names, and the dimensions that these depend on."""
     names = [size for size in shape if isinstance(size, str)]
     return {name: _bounds(dynamic[name]) for size in names for name in (size, *dynamic[size].get("terms", ()))}
 

@@ -59,8 +59,8 @@ def _check(name: str, tensor: torch.Tensor) -> None:
 
 
 def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
-    """Return canonical strides (contiguous tensors get the default ones, whatever their dimensions of size 1 have) and
-    the number of elements from the first to the last, skipped ones included."""
+    """Return canonical strides (contiguous tensors get the default strides, whatever the strides of their dimensions of
+    size 1) and the number of elements from the first to the last, skipped elements included."""
     if tensor.is_contiguous():
         return tuple(torch.empty(tensor.shape, device="meta").stride()), tensor.numel()
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

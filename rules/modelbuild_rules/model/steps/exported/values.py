@@ -29,12 +29,12 @@ _LIBRARIES = {
     # Steps whose programs contain it name this module as a plug-in.
     "modelbuild": "modelbuild_rules.model.steps.exported.compiled_part",
 }
-# Namespaces of operators with kernels of modelbuild's own, and the functions that register them.
+# Namespaces of operators with kernels of modelbuild, and the functions that register them.
 _KERNEL_LIBRARIES = {
     torchvision_operators.NAMESPACE: torchvision_operators.register,
     detection_operators.NAMESPACE: detection_operators.register,
 }
-# Functions in graphs besides operators: arithmetic on sizes (in torch, functions named sym_*).
+# Functions in graphs that are not operators: arithmetic on sizes (in torch, functions named sym_*).
 _FUNCTIONS = {"operator": operator, "math": math, "torch": torch}
 _TORCH_VALUES: tuple[tuple[str, type], ...] = (
     ("dtype", torch.dtype),

@@ -21,12 +21,12 @@ from modelbuild_rules.operators.steps import detection_operators
 
 @dataclass(frozen=True)
 class Replacement:
-    """A library's function, and one with the same arguments and results that torch.export can trace.
+    """A library's function, and a replacement with the same arguments and results that torch.export can trace.
 
     version      the library's version that it was checked on
     module       where the function is
     name         the function, as `function` or `Class.function`
-    by           the other function; its code uses no global names, because it runs among the library's
+    by           the replacement; its code uses no global names, because it runs among the library's
     source       SHA-256 of the source texts of the function and of `helpers`
     helpers      functions of the module that only the original calls
     """
@@ -82,7 +82,7 @@ def function_of(module: str, name: str) -> FunctionType | None:
 
 
 def digest(replacement: Replacement) -> str:
-    """Return the SHA-256 of the installed source texts of a function and its helpers; '' if one is gone."""
+    """Return the SHA-256 of the installed source texts of a function and its helpers; '' if a function is missing."""
     functions = [function_of(replacement.module, name) for name in (replacement.name, *replacement.helpers)]
     texts = [inspect.getsource(function) for function in functions if function is not None]
     return hashlib.sha256("".join(texts).encode()).hexdigest() if len(texts) == len(functions) else ""
@@ -113,7 +113,7 @@ def replaced() -> Iterator[None]:
 
 
 def changed() -> list[str]:
-    """Return a line for each imported function that is not replaced, because its text is that of another version."""
+    """Return a line for each imported function that is not replaced, because it has another version's text."""
     return [
         f"{each.module}.{each.name} differs from that of version {each.version}, which modelbuild replaces"
         for function, each in _imported()

@@ -1,7 +1,7 @@
 """Traceable forms of functions of torchvision's detection models: the same arguments and results.
 
-Each is the code of a function in torchvision while a model is exported (replacements.py), so it uses no global names.
-None imports torchvision, which would then be in the key of each model's export.
+Each function here becomes the code of a function in torchvision while a model is exported (replacements.py), so it uses
+no global names. This module does not import torchvision, because it would then be in the key of each model's export.
 
 Private names used, checked on torchvision 0.29.2: torchvision.ops.poolers._convert_to_roi_format, and
 torchvision.models.detection.roi_heads (expand_boxes, expand_masks). The functions that replacements.py lists, some of
@@ -40,7 +40,7 @@ def multiscale_roi_align(
 
 
 def decode(self: Any, rel_codes: Any, boxes: Any) -> Any:
-    """Replaces BoxCoder.decode of torchvision.models.detection._utils, which asks whether there are boxes.
+    """Replaces BoxCoder.decode of torchvision.models.detection._utils, which branches on the existence of boxes.
 
     Without boxes the original returns 0 x 4c; this returns 0 x c x 4, from which callers take the same empty boxes.
     """

@@ -53,7 +53,7 @@ def _layout(table: Table | None) -> TensorLayout | None:
 
 
 def write_data(entries: Sequence[Entry], contents: Contents, path: Path, work: Path) -> None:
-    """Write a .ptd, with its manifest at the end. `work` is a folder for a file that may go afterwards."""
+    """Write a .ptd, with its manifest at the end. `work` is a folder for a temporary file."""
     end = work / "ptd"
     end.write_bytes(unsealed({"version": 1}))
     key = key_beside(entry.key for entry, _ in entries)
@@ -81,7 +81,7 @@ def manifest_entry(key: str, path: Path) -> Entry:
 
 
 def segment_of(segments: Segments, entry: Named, blob: Blob) -> int:
-    """Return the index of an entry's segment. A manifest has its own segment, the last one."""
+    """Return the index of an entry's segment. A manifest has the last segment, which no other entry shares."""
     return segments.add(KEY if entry.key.startswith(KEY) else "named", blob, entry.alignment)
 
 

@@ -17,8 +17,8 @@ _REFERENCE = 4  # bytes of a reference to a string, vector or table
 
 
 class Record(SimpleNamespace):
-    """A table: an attribute for each field of the schema. A field that is not given is 0, or None if its value is not a
-    number. Raises AttributeError for an unknown field.
+    """A table: an attribute for each field of the schema. A missing field is 0, or None if its value is not a number.
+    Raises AttributeError for an unknown field.
 
     Strings are text, vectors of bytes are bytes, other vectors are lists. A union is its record, after its number.
     """

@@ -3,7 +3,8 @@
 The result has the bytes that executorch 1.5.1 writes when it compiles the partitions itself and gets the manifest
 (manifest.py) as an additional entry of named data. The order of segments, the merging of equal blobs, alignments and
 headers follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py
-(.ptd). Of several programs that become methods of one, executorch's own would have the same segments in another order.
+(.ptd). For several programs that become methods of one program, executorch would write the same segments in another
+order.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Residual:
     """A lowered method.
 
     path       a .pte whose delegates are placeholders of the partitions in `parts`
-    constants  its constants outside it
+    constants  its constants outside the .pte
     parts      its compiled partitions by id
     """
 
@@ -79,12 +80,12 @@ def link(
     modules: Mapping[str, int] | None = None,
 ) -> None:
     """Write `pte`, a program with a method of each residual, and, unless it is None, `ptd` with all data that may be
-    outside the program. Equal constants, and equal data of partitions, are there once. Both files end with a manifest;
-    `manifest` is that of the .pte, by default one without facts. Methods with the same number in `modules` share their
+    outside the program. Equal constants, and equal data of partitions, are written once. Both files end with a
+    manifest; `manifest` is the .pte's, by default without facts. Methods with the same number in `modules` share their
     state.
 
     Raises StepError if two partitions have different data under one key, or if there is no data for `ptd`: ExecuTorch
-    can't load an empty one.
+    cannot load an empty file.
     """
     with TemporaryDirectory() as work:
         contents = Contents()
@@ -143,7 +144,7 @@ def read_file(path: Path) -> tuple[Any, list[Blob]]:
 def _put_delegates(
     table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments, inline: list[Record]
 ) -> None:
-    """Add the delegates' blobs as segments, and the empty ones to `inline`."""
+    """Add the delegates' blobs as segments, and the empty blobs to `inline`."""
     for plan in table.execution_plan:
         for delegate in plan.delegates or []:
             blob = blobs[delegate.processed.index]

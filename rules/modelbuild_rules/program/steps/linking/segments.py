@@ -1,4 +1,5 @@
-"""Lay out blobs in a file: merge equal ones, compute offsets, and copy blobs of any size without reading them whole."""
+"""Lay out blobs in a file: merge equal blobs, compute offsets, and copy blobs of any size without reading them
+whole."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Blob:
 
 
 class Contents:
-    """Finds equal blobs. Reads only blobs that have the same size as another."""
+    """Finds equal blobs. Reads only blobs that have the same size as another blob."""
 
     def __init__(self) -> None:
         self._by_size: dict[int, list[Blob]] = {}
@@ -89,7 +90,8 @@ class Segments:
         self._alignments: list[int] = []
 
     def add(self, kind: str, blob: Blob, alignment: int = 1) -> int:
-        """Return the index of the segment with the blob's bytes. Raise its alignment to a common multiple of all."""
+        """Return the index of the segment with the blob's bytes. Raise its alignment to a common multiple of all
+        alignments."""
         index = self._index.setdefault((kind, self._contents.first(blob)), len(self._index))
         if index == len(self._alignments):
             self._alignments.append(ALIGNMENT)
@@ -97,7 +99,7 @@ class Segments:
         return index
 
     def extents(self) -> list[tuple[int, int]]:
-        """Return (offset, size) of each segment, relative to the start of the first."""
+        """Return (offset, size) of each segment, relative to the start of the first segment."""
         extents: list[tuple[int, int]] = []
         end = 0
         for (_, blob), alignment in zip(self._index, self._alignments, strict=True):

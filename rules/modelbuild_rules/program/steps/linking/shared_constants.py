@@ -1,7 +1,7 @@
-"""Merge the constants, and the initial state of buffers, of several programs that become methods of one.
+"""Merge the constants, and the initial state of buffers, of several programs that become methods of one program.
 
-A tensor of a method has the index of its data in one list of offsets for the whole program: constants in a segment of
-their own, each at a multiple of 16 bytes, and initial states in another (executorch/schema/program.fbs).
+A tensor of a method has the index of its data in one list of offsets for the whole program: constants in a separate
+segment, each at a multiple of 16 bytes, and initial states in another segment (executorch/schema/program.fbs).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _merge_constants(
 ) -> None:
     """Write each distinct constant once. Index 0 stands for no data."""
     indices: dict[Blob, int] = {}
-    sizes: dict[Blob, int] = {}  # that the constants with these bytes have at most, without padding
+    sizes: dict[Blob, int] = {}  # maximum size, without padding, of the constants with these bytes
     offsets = [0]
     places: list[tuple[Blob, int]] = []
     for number, (table, blobs) in enumerate(programs):
@@ -60,8 +60,8 @@ def _merge_constants(
 
 
 def _constants(table: Any, blobs: list[Blob], last: Path) -> tuple[list[Blob], int]:
-    """Return a program's constants, padded to their alignment, and the size of the last one, without padding. `last`
-    becomes its file."""
+    """Return a program's constants, padded to their alignment, and the size of the last constant, without padding.
+    `last` becomes its file."""
     segment = table.constant_segment
     if segment is None or segment.offsets is None or len(segment.offsets) < 2:
         return [], 0
@@ -98,8 +98,8 @@ def _merge_states(programs: Sequence[tuple[Any, list[Blob]]], segments: Segments
 
 
 def external(programs: Mapping[str, tuple[Any, Sequence[Named]]], contents: Contents) -> list[Named]:
-    """Return the constants outside the program of all methods, each a table and its constants. A key that has other
-    data in a method before gets the method's name in front; the table's tensors get the new key."""
+    """Return the constants outside the program of all methods, each a table and its constants. If an earlier method has
+    other data under a key, the method's name is put before the key; the table's tensors get the new key."""
     made: dict[str, tuple[Named, Blob]] = {}
     for method, (table, constants) in programs.items():
         renamed = {}

@@ -1,8 +1,8 @@
-"""Give the buffers that methods change places in one arena, the same place to a buffer that several methods share.
+"""Place the buffers that methods change in one arena. A buffer that several methods share has one place.
 
 Each method was planned alone: its changed buffers are in arena 2, under their qualified names
-(program/steps/lowering/memory_plan.py). Views of a buffer have no name, and a place inside the buffer's. A method
-without such buffers may have other memory there, of a GPU.
+(program/steps/lowering/memory_plan.py). Views of a buffer have no name, and a place inside the buffer's. In a method
+without changed buffers, arena 2 may be other memory, of a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ARENA = 2
 
 def share(tables: Mapping[str, Any], modules: Mapping[str, int]) -> bool:
     """Place the state of programs of one method each. `modules` is the number of each method's module. Return whether
-    there is any. Raises StepError for a buffer that two methods have in different types or shapes."""
+    there is any state. Raises StepError for a buffer that two methods have in different types or shapes."""
     places: dict[tuple[int, str], tuple[int, Any, str]] = {}
     end = 0
     sharing = []

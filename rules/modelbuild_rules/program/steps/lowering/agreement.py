@@ -97,7 +97,8 @@ class _Tensors(torch.fx.Interpreter):
 def _compiled_difference(
     program: ExportedProgram, results: Sequence[Any], given: Sequence[Any], backend: StackBackend
 ) -> tuple[int, str] | None:
-    """Return the first output that differs in the compiler's form of a partition, and how; None if none does."""
+    """Return the first output that differs in the compiler's form of a partition, and the difference; None if no output
+    differs."""
     form = backend.partitioning.eager(program, backend.attributes)
     if form is None:
         return None
@@ -113,7 +114,7 @@ def _compiled_difference(
 
 
 def _first_wrong(program: ExportedProgram, tensors: Mapping[str, Any], backend: StackBackend) -> str:
-    """Return the first node of a partition with which it differs, and the way to leave it out; '' if none is found."""
+    """Return the first node with which a partition differs, and the way to exclude the node; '' if none is found."""
 
     def agrees(part: ExportedProgram) -> bool:
         given = [tensors[name] for name in part.graph_signature.user_inputs]
@@ -130,7 +131,7 @@ def _first_wrong(program: ExportedProgram, tensors: Mapping[str, Any], backend: 
 
 
 def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
-    """Return all inputs of a program's graph: its stored tensors and the given ones."""
+    """Return all inputs of a program's graph: its stored tensors and the given inputs."""
     given = iter(inputs)
     stored: Mapping[str, Any] = {**program.constants, **program.state_dict}
     return [
@@ -140,7 +141,7 @@ def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _results(program: ExportedProgram, inputs: Sequence[torch.Tensor]) -> list[Any]:
-    """Return the results of a program. Its buffers, which a run changes, get their initial values again."""
+    """Return the results of a program. Restores the initial values of its buffers, which a run changes."""
     module = program.module(check_guards=False)
     before = buffers(module)
     results = pytree.tree_leaves(module(*[each.clone() for each in inputs]))
@@ -161,7 +162,7 @@ def _user_outputs(program: ExportedProgram, results: Sequence[Any]) -> list[Any]
 
 
 def _precision(program: ExportedProgram) -> float:
-    """Return the tolerance of the least precise type that a program computes in; its outputs may be of another."""
+    """Return the tolerance of the least precise type that a program computes in; its outputs may be of another type."""
     dtypes = {getattr(node.meta.get("val"), "dtype", None) for node in program.graph.nodes}
     return max((tolerance for dtype, tolerance in TOLERANCES.items() if dtype in dtypes), default=0.0)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Fact:
-    """The delegation of one node. Delegated nodes have a `partition` and an `index`, their position in it.
+    """The delegation of a node. Delegated nodes have a `partition` and an `index`, their position in it.
 
     `origin` is the node of the exported program that it was made from.
     """
@@ -59,8 +59,8 @@ class Delegation:
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
-        self.current: StackBackend  # the backend that was offered nodes last
-        self.found = 0  # number of partitions that the backends so far divide the program into
+        self.current: StackBackend  # the backend that was last offered nodes
+        self.found = 0  # number of the partitions made so far
         self._partitions: dict[tuple[int, str], tuple[str, dict[str, int]]] = {}
 
     def record_nodes(self, program: Any) -> None:
@@ -93,7 +93,7 @@ class Delegation:
             self._partitions[self.current.number, tag] = (partition, indices)
 
     def finish(self, rest: str | None) -> list[Fact]:
-        """Return all facts in the program's order. `rest` is the backend of nodes that no other took."""
+        """Return all facts in the program's order. `rest` is the backend of nodes that no other backend took."""
         for fact in self.facts.values():
             if fact.tag is None:
                 fact.backend = rest
@@ -124,9 +124,9 @@ class RecordingPartitioner(Partitioner):
         self.following: Sequence[RecordingPartitioner] = ()
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
-        """Return the operators that the backend takes as a whole, except those in branches of control flow, where no
-        backend takes any: executorch decomposes an operator everywhere or nowhere. executorch decomposes for each
-        backend in turn, so operators that this one leaves as quantized are kept for those that follow."""
+        """Return the operators that the backend takes as a whole, except in branches of control flow, where no backend
+        takes any: executorch decomposes an operator everywhere or nowhere. executorch decomposes for each backend in
+        turn, so operators that this backend leaves as quantized are kept for the backends that follow."""
         kept, supported = self._partitioner.ops_to_not_decompose(ep)
         left = quantized(ep.graph) if self._backend.partitioning.leaves_quantized else set()
         if left:

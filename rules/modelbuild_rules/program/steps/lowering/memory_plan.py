@@ -34,7 +34,7 @@ def device_io_config() -> dict[str, Any]:
 
 @contextmanager
 def device_io_errors() -> Iterator[None]:
-    """Raise StepError for a program with an input that can't be in device memory."""
+    """Raise StepError for a program with an input that cannot be in device memory."""
     try:
         yield
     except RuntimeError as error:
@@ -48,8 +48,8 @@ def device_io_errors() -> Iterator[None]:
 
 
 class _StatePlanning(MemoryPlanningPass):
-    """Plan activations as executorch does, and then changed buffers one after another in an arena of their own, before
-    those of GPUs. executorch's own option for it refuses methods with memory of a GPU."""
+    """Plan activations as executorch does, and then changed buffers one after another in a separate arena, before the
+    arenas of GPUs. executorch's own option for this refuses methods with memory of a GPU."""
 
     def __init__(self) -> None:
         super().__init__(alloc_mutable_buffers=False)
@@ -95,7 +95,7 @@ class StateBuffers:
 
     def as_json(self, lowered: Any, common: Mapping[str, str]) -> MethodState:
         """Return state.json. `lowered` is the program whose partitions are calls of delegates; `common` are buffers
-        inside of partitions which have them in common, by the memory."""
+        inside partitions that share them, by the memory."""
         left = set(lowered.graph_signature.buffers_to_mutate.values())
         return {
             "changed": sorted(self._changed),
@@ -107,7 +107,7 @@ class StateBuffers:
 
 def arena_config(lowered: Any, device_io: bool) -> dict[str, Any]:
     """Return the fields of ExecutorchBackendConfig that put changed buffers, with their names, into arena 2. Raises
-    StepError for such a buffer with `device_io`, whose arenas are others."""
+    StepError for a changed buffer with `device_io`, which uses other arenas."""
     left = sorted(set(lowered.graph_signature.buffers_to_mutate.values()))
     if not left:
         return {}

@@ -1,4 +1,4 @@
-"""Facts about a lowered program that its author may want to change, in one line each."""
+"""Facts about a lowered program that its author may want to change, one line each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CELLS = {
     aten.rnn_tanh_cell.default: "nn.RNN",
     aten.rnn_relu_cell.default: "nn.RNN",
 }
-"""Operators that compute one step, and the nets that compute all."""
+"""Operators that compute one step, and the nets that compute all steps."""
 
 _LOOP = 8
-"""The least number of calls of a cell that a note is written about."""
+"""The minimum number of calls of a cell for a note."""
 
 
 def notes(program: ExportedProgram, facts: Sequence[Fact], backends: Iterable[Partitioning]) -> list[str]:

@@ -1,7 +1,7 @@
 """Lower a program with a stack of backends. The rewrites and checks of a program, in the order in which they run:
 
 EXPORTED     rewrites of the exported program, once
-REPEATED     rewrites of it before each lowering, of nodes that the lowering before found unfit
+REPEATED     rewrites before each lowering, of nodes that the previous lowering found unfit
              bounds of sizes that depend on values (rewrites/bounds.py)
 EDGE         executorch decomposes the program to its edge dialect, and runs these passes
              the nodes that no backend takes and no kernel can run are unfit, or the program is refused
@@ -139,7 +139,7 @@ class StackLowering:
 
     program      the ATen program, as rewritten so far
     stack        the stack
-    unfit        the nodes of the last lowering for which the program has to be rewritten
+    unfit        the nodes of the last lowering for which the program must be rewritten
     nodes        the number of nodes that were offered to backends
     state        the buffers of the edge program
     edge         executorch's manager of the edge program whose partitions are calls of delegates
@@ -232,7 +232,7 @@ class StackLowering:
             partitioner.following = self.partitioners[place:]
 
     def _lower(self) -> None:
-        """Lower the program once. Raises _Again if it has to be lowered again, and _Checked for a check alone."""
+        """Lower the program once. Raises _Again if it must be lowered again, and _Checked for a check alone."""
         passes = [each for group in EDGE if group.applies(self) for each in group.run(self)]
         # Operators that no backend takes are checked later.
         config = EdgeCompileConfig(_check_ir_validity=False)
@@ -259,7 +259,7 @@ class StackLowering:
             raise
         except StepError as problem:
             problems.append(str(problem))
-        except Exception:  # of executorch, or the end of the check: the sizes are the problem
+        except Exception:  # exceptions of executorch, or the end of the check: the sizes are the problem
             pass
         raise StepError("; ".join([*problems, self._unbounded]))
 
@@ -291,7 +291,7 @@ class StackLowering:
 
 
 class _Again(Exception):
-    """Ends a lowering that has to be repeated, because of `unfit` or of nodes that a backend can't compile."""
+    """Ends a lowering that must be repeated, because of `unfit` or of nodes that a backend cannot compile."""
 
 
 class _Checked(Exception):

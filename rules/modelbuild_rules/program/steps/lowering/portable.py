@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modelbuild_rules.program.documents import ManifestKernels
 
 SHOWN = 3
-"""The most operators that an error message of one line names."""
+"""The maximum number of operators that an error message of one line names."""
 
 _OTHERWISE = {
     "complex": "real numbers, as torch.view_as_real returns them, or ",
@@ -116,7 +116,7 @@ def _tensor_types(node: Any) -> dict[str, Any]:
 
 
 def _dtype(value: Any) -> Any:
-    """Return the dtype of a tensor, of a node that computes one, or of the first in a list; else None."""
+    """Return the dtype of a tensor, of a tensor-computing node, or of the first item of a list; else None."""
     if isinstance(value, (list, tuple)):
         return _dtype(value[0]) if value else None
     return getattr(getattr(value, "meta", {}).get("val", value), "dtype", None)
@@ -180,7 +180,7 @@ def _check_emitted(program: ExecutorchProgramManager, kernels: Collection[str], 
 
 
 def needed_libraries(program: ExecutorchProgramManager) -> list[ManifestKernels]:
-    """Return the kernel libraries that a program needs besides ExecuTorch's own."""
+    """Return the kernel libraries that a program needs in addition to ExecuTorch's own."""
     used = {name for plan in program.executorch_program.execution_plan for name in _used(plan)}
     return [*builtin.needed(used), *custom.needed(used)]
 

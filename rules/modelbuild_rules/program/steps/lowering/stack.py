@@ -34,7 +34,7 @@ class Stack:
 
     backends   the backends that select nodes, in the order in which they are offered nodes
     rest       the name of the backend that takes all remaining nodes; None if there is none
-    ops        the only operators that this one may take; None if it may take all
+    ops        the only operators that `rest` may take; None if it may take all
     """
 
     backends: tuple[StackBackend, ...]
@@ -43,7 +43,7 @@ class Stack:
 
     @property
     def unrolls(self) -> int:
-        """The most steps of a recurrent net that are unrolled."""
+        """The maximum number of steps of a recurrent net that are unrolled."""
         return next((each.partitioning.unrolls for each in self.backends), Partitioning.unrolls)
 
     @property

@@ -1,4 +1,4 @@
-"""Run one node of an edge program on ExecuTorch's kernels, to find out whether they can.
+"""Test whether ExecuTorch's kernels can run one node of an edge program.
 
 executorch lists the types of each operator's kernel, but not reliably. So a node that is not in the list is tried: a
 program of this node alone, on drawn inputs of the node's types and sizes, compared with eager mode.
@@ -47,7 +47,7 @@ def runs(node: Node) -> bool:
     if key not in _outcomes:
         try:
             _outcomes[key] = _agrees(node, args, kwargs)
-        except Exception as problem:  # of executorch's lowering and of its runtime, which prints the reason
+        except Exception as problem:  # exceptions of executorch's lowering and of its runtime, which prints the reason
             print(f"{node.target.__name__} on {args} {kwargs}: {problem}")
             _outcomes[key] = False
     return _outcomes[key]
@@ -76,7 +76,7 @@ class _Described:
 
 
 def _number(value: Any) -> Any:
-    """Return a number, the example of a symbolic one, or its lower bound."""
+    """Return a number, the example of a symbolic number, or its lower bound."""
     if not isinstance(value, torch.SymInt):
         return value
     if value.node.hint is not None:

@@ -1,5 +1,5 @@
-"""Find the nodes that no backend takes and no kernel can run: right after the decomposition of a program, before a
-backend gets any."""
+"""Find the nodes that no backend takes and no kernel can run, right after the decomposition of a program and before a
+backend gets any nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from modelbuild_rules.program.steps.lowering.stack import Stack
 
 @dataclass(frozen=True)
 class Unfit:
-    """The nodes for which a program has to be rewritten; false if there are none.
+    """The nodes for which a program must be rewritten; false if there are none.
 
     volumes    nodes of the exported program that convolve volumes
     complex    true if there are operators of complex numbers without a kernel
@@ -55,8 +55,8 @@ class Unrunnable:
     """The nodes of an edge program that all backends of a stack refuse, and that kernels may not run. Each backend is
     asked once, in seconds, and only if there are such nodes.
 
-    Lowering may still refuse a program: a backend that takes a node here gets it only if no earlier one did, and may
-    fail to compile it.
+    Lowering may still refuse a program: a backend that takes a node here gets it only if no earlier backend took it,
+    and may fail to compile it.
     """
 
     def __init__(self, program: Any, stack: Stack) -> None:
@@ -66,7 +66,7 @@ class Unrunnable:
         nodes = self._nodes.items()
         self._missing = {n for n, node in nodes if not has_kernel(node, kernels)}
         self._special = {n for n, node in nodes if "." not in n and (is_volume(node) or _is_complex(node))}
-        # No kernel computes these operators as eager mode does, and they have a form.
+        # No kernel computes these operators as eager mode does, but they have a form.
         self._formed = {
             n
             for n, node in nodes
@@ -97,8 +97,8 @@ class Unrunnable:
         return [delegation.facts[name] for name in doubtful]
 
     def unfit(self, tried: set[Any]) -> Unfit:
-        """Return the nodes for which the program has to be rewritten. In branches of control flow, only operators with
-        forms are. `tried` gets the names of these nodes: no node is tried twice."""
+        """Return the nodes for which the program must be rewritten. In branches of control flow, only operators with
+        forms are rewritten. `tried` gets the names of these nodes: no node is tried twice."""
         found = []
         for fact in self._left:
             node = self._nodes[fact.name]
@@ -159,7 +159,7 @@ def _is_complex(node: Node) -> bool:
 
 
 def _lines(facts: Sequence[Fact]) -> list[str]:
-    """Return a line for each operator: where it is, and why no backend takes it."""
+    """Return a line for each operator, with its place and the reasons why no backend takes it."""
     first: dict[str, Fact] = {}
     count: dict[str, int] = {}
     for fact in facts:

@@ -1,4 +1,4 @@
-"""Write the partitions of a program to folders, each distinct one once."""
+"""Write the partitions of a program to folders, without duplicates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Partitions:
         return next(backend for (backend, _), known in self._ids.items() if known == id)
 
     def common(self) -> dict[str, str]:
-        """Return the buffers that partitions change, and have in common with other partitions, each with the memory."""
+        """Return the buffers that partitions change and share with other partitions, each with the memory."""
         memory = {name: each.partitioning.common(each.attributes) for name, each in self._changed.items()}
         return {name: memory[name] for name in sorted(memory) if memory[name]}
 

@@ -32,8 +32,8 @@ class Finding:
         return replace(self, message=f"{self.message}; {reason}")
 
     def of_case(self, name: str, call: int, calls: int, method: str = "") -> Finding:
-        """Return the finding with its case, and with the call if the case has several. `method`: that of the call, if
-        the case calls several."""
+        """Return the finding with its case, and with the call if the case has several calls. `method`: the call's
+        method, if the case calls several methods."""
         which = f", call {call} of {calls}" + (f" ({method})" if method else "") if calls > 1 else ""
         return replace(self, message=f"case {name}{which}: {self.message}")
 
@@ -66,15 +66,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a partition that is wrong, each with its expected result, in the order of the outputs of the
-    partition that was compiled again. `at` is the finding if all of them are right."""
+    """The nodes of a wrong partition, each with its expected result, in the order of the outputs of the recompiled
+    partition. `at` is the finding if all nodes are right."""
 
     nodes: Sequence[tuple[Node, Any]]
     at: Finding
     tolerance: ToleranceParams
 
     def judge(self, given: Sequence[Any]) -> Finding:
-        """Return the first wrong node from the outputs of that partition."""
+        """Return the first wrong node from the outputs of the recompiled partition."""
         for (node, expected), found in zip(self.nodes, given, strict=True):
             difference = node_difference(found, expected, self.tolerance)
             if difference:

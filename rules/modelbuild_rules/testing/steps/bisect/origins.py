@@ -22,7 +22,7 @@ _KEY = "modelbuild_origin"
 
 @dataclass(frozen=True)
 class Origin:
-    """The expected result of a lowered node: that of a node of the exported program, or its element `index`."""
+    """The expected result of a lowered node: the result of a node of the exported program, or its element `index`."""
 
     node: str
     index: int | None = None
@@ -38,7 +38,7 @@ def mark(program: Any) -> None:
 def origins(edge: Any, exported: Any) -> dict[Any, Origin]:
     """Return the origin of each lowered node, including nodes inside partitions.
 
-    Where several nodes replace one, only the last has its result; the others are excluded, as are nodes whose dtype or
+    If several nodes replace a node, only the last has its result; the others are excluded, as are nodes whose dtype or
     shape differs from their origin's.
     """
     types = {node.name: node.meta.get("val") for node in exported.graph.nodes}
@@ -59,7 +59,7 @@ def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[st
 
 
 def advance(exported: Any, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Run the program in eager mode, and return the buffers that it changes by name. The program keeps its own."""
+    """Run the program in eager mode, and return the buffers that it changes by name. The program keeps its buffers."""
     signature, changed = exported.graph_signature, {}
     given = [
         value.clone() if isinstance(value, torch.Tensor) else value
@@ -68,7 +68,7 @@ def advance(exported: Any, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Te
     before = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
     with torch.no_grad():
         values = pytree.tree_leaves(torch.fx.Interpreter(exported.graph_module).run(*given))
-    # A program changes buffers in place, or returns new ones.
+    # A program changes buffers in place, or returns new buffers.
     for spec, old, new in zip(signature.input_specs, before, given, strict=True):
         if spec.kind == InputKind.BUFFER and not torch.equal(old, new):
             changed[spec.target] = new
@@ -79,7 +79,7 @@ def advance(exported: Any, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Te
 
 
 def set_state(exported: Any, buffers: Mapping[str, torch.Tensor]) -> None:
-    """Replace the buffers of a program that it has."""
+    """Replace the given buffers that a program has."""
     for name, value in buffers.items():
         for held in (exported.state_dict, exported.constants):
             if name in held:
@@ -100,8 +100,8 @@ def takes_from_delegate(node: Any) -> bool:
 
 
 def has_computed_range(node: Any) -> bool:
-    """Return whether a node chooses the range of a tensor, or uses such a range: a backend quantizes the tensor inside
-    the operator that takes it, and returns neither."""
+    """Return whether a node chooses the range of a tensor, or uses a chosen range: a backend quantizes the tensor
+    inside the operator that takes it, and returns neither."""
     taken = [node, *node.all_input_nodes]
     sources = [each.args[0] if getattr(each.target, "__name__", "") == "getitem" else each for each in taken]
     return any(each.op == "call_function" and "choose_qparams" in op_name(each) for each in sources)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Failed:
-    """The first case whose outputs are wrong: its calls up to the first wrong one, with the expected outputs of each,
+    """The first case whose outputs are wrong: its calls up to the first wrong call, with the expected outputs of each,
     and the tolerance of a wrong output."""
 
     calls: Calls
@@ -135,7 +135,7 @@ class Search:
 
     def judge(self, failed: Failed, given: Sequence[Sequence[Any]]) -> tuple[Finding | Inside, int]:
         """Return the first wrong node, or the partition that contains it, from the outputs of each call of the tapped
-        program; and the number of its call: the first one that leaves a wrong state, or else the last one."""
+        program; and the number of its call: the first call that leaves a wrong state, or else the last call."""
         states: dict[int, dict[str, torch.Tensor]] = {}
         for number, (call, expected, values) in enumerate(zip(failed.calls, failed.expected, given, strict=True), 1):
             method = self._methods[call.method]
@@ -180,7 +180,7 @@ class _Method:
         last: bool,
     ) -> Finding | Inside | None:
         """Return the first wrong node of a call, or the partition that contains it. Unless it is the last call, advance
-        the state of its module, and return None if the call leaves the right one."""
+        the state of its module, and return None if the call leaves the right state."""
         ports = tensor_ports(self._described)
         tensors = [to_tensor(call.inputs[port.name], port) for port in ports]
         set_state(self._exported, state)
@@ -236,7 +236,7 @@ class _Method:
         at: Finding,
         tolerance: ToleranceParams,
     ) -> Inside | str:
-        """Compile a partition with its nodes' results as outputs; return the reason if it can't be."""
+        """Compile a partition with its nodes' results as outputs; return the reason if this is impossible."""
         if not all(name in arrays for name in call.arguments):
             return "its nodes were not checked: it takes sizes besides tensors"
         program = call.module.original_module
@@ -259,7 +259,7 @@ class _Method:
         try:
             importlib.import_module(entry["compiling"]).run(part)
             path = write_delegate(call.module, compiled)
-        except Exception as error:  # of a backend that can't make every result inside a partition an output
+        except Exception as error:  # exceptions of a backend that cannot make every result inside a partition an output
             return f"its nodes' results cannot be read: {first_line(error)}"
         expected, _ = results(self._exported, tensors, {self._known[node].node for node in own.values()})
         nodes = []

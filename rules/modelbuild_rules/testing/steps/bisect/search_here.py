@@ -23,6 +23,6 @@ def search(step: Step, runner: ProgramRunner, failed: Failed, folder: Path) -> t
         return verdict, number
     try:
         (values,) = runner.run_file(verdict.program, None, [(None, verdict.inputs)])
-    except Exception as error:  # of a backend that can't make every result inside a partition an output
+    except Exception as error:  # exceptions of a backend that cannot make every result inside a partition an output
         return verdict.nodes.at.with_reason(f"its nodes' results cannot be read: {first_line(error)}"), number
     return verdict.nodes.judge(values), number

@@ -1,7 +1,7 @@
 """Write a program with all tensors between partitions as outputs, for a device: the first part of a search there.
 
-Inputs   those of testing/steps/first_wrong_node.py
-Params   those of testing/steps/first_wrong_node.py
+Inputs   as in testing/steps/first_wrong_node.py
+Params   as in testing/steps/first_wrong_node.py
 Outputs  taps   a folder: tapped.pte, and taps.json with each method of the test: its name
                and its inputs' names, by their names in the test
 """

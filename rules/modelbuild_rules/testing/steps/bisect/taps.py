@@ -29,7 +29,8 @@ Array = np.ndarray
 
 def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
     """Add every tensor that nodes of a lowered program compute to its outputs; with `wanted`, replace its outputs by
-    those of these nodes. Return the nodes' names in the order of the outputs, '' for an output that is no node."""
+    the outputs of these nodes. Return the nodes' names in the order of the outputs, '' for an output that is not a
+    node."""
     output = program.graph.output_node()
     specs = program.graph_signature.output_specs
     before = [] if wanted is not None else [(node, spec) for node, spec in zip(output.args[0], specs, strict=True)]
@@ -55,7 +56,7 @@ def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
 
 def relink(edges: Mapping[str, Any], modules: Mapping[str, int], built: Path, folder: Path) -> Path:
     """Write lowered methods, by their names in a built program, to a .pte in `folder`, with the delegates at the same
-    positions in the built one. Methods with the same number in `modules` share their state."""
+    positions in the built program. Methods with the same number in `modules` share their state."""
     target = folder / "tapped.pte"
     residuals = {method: _residual(edge, built, method, folder / method, len(edges)) for method, edge in edges.items()}
     link(residuals, target, None, modules=modules if len(residuals) > 1 else None)
@@ -76,7 +77,7 @@ def _residual(edge: Any, built: Path, method: str, folder: Path, methods: int) -
 
 
 def _parts(residual: Path, built: Path, method: str, folder: Path) -> dict[str, Part]:
-    """Return the built method's delegate for each placeholder of the residual one, by partition."""
+    """Return the built method's delegate for each placeholder of the residual method, by partition."""
     placeholders, marks = read_file(residual)
     table, blobs = read_file(built)
     named = tuple(
@@ -110,7 +111,7 @@ def _planned(module: torch.fx.GraphModule) -> Any:
 
 
 def write_delegate(module: LoweredBackendModule, compiled: Path) -> Path:
-    """Write a program of a single partition that a compile step wrote to a folder. Return its path, beside the
+    """Write a program of a single partition that a compile step wrote to a folder. Return its path, next to the
     folder."""
     entries = read_named(compiled)
     data = NamedDataStoreOutput(

@@ -1,4 +1,5 @@
-"""Explain why a program differs from its module: the first wrong node, and the attribute that leaves it to others."""
+"""Explain why a program differs from its module: the first wrong node, and the attribute that leaves the node to other
+backends."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def explain(
             finding = _search(step, runner, calls, expected, tolerance, Path(folder))
         except (ProgramError, StepError) as error:
             return f"the first wrong node was not found: {error}"
-        except Exception as error:  # of executorch, for a program that it can't lower with all tensors as outputs
+        except Exception as error:  # executorch cannot lower every program with all tensors as outputs
             return f"the first wrong node was not found: {type(error).__name__}: {first_line(error)}"
     return _advised(finding)
 

@@ -1,4 +1,4 @@
-"""Find the first wrong node of a partition from what it returned on a device.
+"""Find the first wrong node of a partition from the partition's outputs on a device.
 
 Inputs   wrong    the folder that wrong_partition.py wrote
          device   device.json, and in `out` a folder for the command, if there was one

@@ -1,10 +1,11 @@
-"""Find the first wrong tensor between partitions from what a tapped program returned on a device. If a partition made
-it, compile that one again with its nodes' results as outputs, and write the command that runs it there.
+"""Find the first wrong tensor between partitions from a tapped program's outputs on a device. If a partition made the
+tensor, compile the partition again with its nodes' results as outputs, and write the command that runs it on the
+device.
 
-Inputs   those of testing/steps/first_wrong_node.py
+Inputs   as in testing/steps/first_wrong_node.py
          cases, plan   folders of testing/steps/device_cases.py and tap_commands.py
          device        device.json, and in `out` a folder for the command: see modelbuild.api.DeviceJob
-Params   those of testing/steps/first_wrong_node.py
+Params   as in testing/steps/first_wrong_node.py
 Outputs  wrong  a folder: commands.json, and either finding.json, or case.json (arguments of Finding.of_case),
                 program.pte, its inputs, and the files of Nodes.save()
 """

@@ -1,4 +1,4 @@
-"""Compute numbers over a dataset from a program's results and those of its model, and check their limits."""
+"""Compute metrics over a dataset from a program's results and its model's, and check their limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelbuild_runtime.errors import ProgramError
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import AccuracyParams
 
-_ROUNDING = 1e-9  # of a difference of means
+_ROUNDING = 1e-9  # rounding error of a difference of means
 _COMBINED: Mapping[str, Callable[[Any], float]] = {
     "cosine": min,
     "max_error": max,
@@ -58,8 +58,8 @@ def accuracy_cases(step: Step, runner: ProgramRunner, eager: Eager, measures: di
 
 def name_of(each: AccuracyParams) -> str:
     """Return the name of a number in the report and in the history: `accuracy_top1_quarter`, `accuracy_cosine_boxes`,
-    `max_error_boxes`, `accuracy_map_boxes`, `wer_words`, `accuracy_overlap`. The history takes more of an accuracy for
-    better, and less of others."""
+    `max_error_boxes`, `accuracy_map_boxes`, `wer_words`, `accuracy_overlap`. In the history, higher accuracies are
+    better, and lower values of other numbers."""
     if each["entry"]:
         return f"accuracy_{each['entry'].partition(':')[2]}"
     if each["measure"] in ("max_error", "wer"):
@@ -91,7 +91,8 @@ def _case(each: AccuracyParams, scores: Sequence[tuple[Any, Any]], measures: dic
 def _scores(
     step: Step, each: AccuracyParams, found: Arrays, expected: Arrays, sample: Mapping[str, np.ndarray]
 ) -> tuple[Any, Any]:
-    """Return the scores of the program's result and of the model's: numbers, or what a number of all samples counts."""
+    """Return the scores of the program's result and of the model's: numbers, or the counts for a number over all
+    samples."""
     if each["entry"]:
         function = load_function(step.root, each["entry"])
         scores = [_number(each["entry"], function(result, sample)) for result in (found, expected)]

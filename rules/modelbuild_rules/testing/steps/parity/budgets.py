@@ -29,8 +29,8 @@ def median_ms(work: Callable[[], Any]) -> float:
 
 
 def of_tested_methods(step: Step, delegation: DelegationDocument) -> DelegationDocument:
-    """Return the nodes and partitions of the test's method, or else of all methods that it calls. Those of a program
-    with one model name none."""
+    """Return the nodes and partitions of the test's method, or else of all methods that it calls. Nodes of a program
+    with one model name no method."""
     methods = [step.params["method"]] if "method" in step.params else list(step.params["methods"])
     nodes = [node for node in delegation["nodes"] if node.get("method", methods[0]) in methods]
     own = {node.get("partition") for node in nodes}

@@ -1,4 +1,4 @@
-"""The cases of a test: the calls of each, with inputs from files, counts and generators, and those that are fed."""
+"""The cases of a test: the calls of each, with inputs from files, counts and generators, and fed inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Planned:
     place   its number and its case, for messages
     method  the method's name in the test
     inputs  the inputs that are known
-    fed     the inputs that are outputs of calls before, in the form in which the program takes them
+    fed     the inputs that are outputs of earlier calls, in the form that the program takes
     """
 
     place: str
@@ -42,7 +42,8 @@ class Planned:
     fed: Mapping[str, FedParams]
 
     def call(self, outputs: Mapping[str, np.ndarray]) -> Call:
-        """Return the call. `outputs`: the newest ones of calls before. Raises StepError for one that does not fit."""
+        """Return the call. `outputs`: the newest outputs of earlier calls. Raises StepError for an output that does not
+        fit."""
         ports = tensor_ports(self.described)
         found = self.inputs | {
             port.name: self._fed(port, self.fed[port.name], outputs) for port in ports if port.name in self.fed
@@ -86,7 +87,7 @@ def cases(step: Step, program: modelbuild_runtime.Description) -> Iterator[tuple
 def _plan(
     step: Step, program: modelbuild_runtime.Description, index: int, case: CaseParams, drawn: int
 ) -> Iterator[Planned]:
-    """Yield a case's calls. `drawn` is its number among those of its generator."""
+    """Yield a case's calls. `drawn` is its number among its generator's cases."""
     several = sum(each["calls"] for each in case["steps"]) > 1
     call = 0
     for number, each in enumerate(case["steps"]):
@@ -104,7 +105,7 @@ def _plan(
 
 
 def _inputs(ports: Sequence[Port], step: CaseStepParams, files: Mapping[str, Path], drawn: int) -> Iterator[Arrays]:
-    """Yield the inputs of each call of a step, without those that are fed."""
+    """Yield the inputs of each call of a step, without fed inputs."""
     read = read_inputs(ports, files)
     generator = step["generator"]
     random = np.random.default_rng(generator["seed"] + drawn) if generator is not None else None

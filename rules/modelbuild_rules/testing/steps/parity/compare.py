@@ -20,7 +20,7 @@ def default_tolerance(dtype: str) -> float:
 
 def top_agreement(found: np.ndarray, wanted: np.ndarray, count: int) -> float:
     """Return the fraction of the `count` largest elements of each row whose indices both arrays share. Rows are along
-    the last dimension. Of integers, which are such indices, the first `count` of each row are compared."""
+    the last dimension. In arrays of integers, which are indices, the first `count` of each row are compared."""
     if found.shape != wanted.shape:
         return 0.0
     one, other = (_top(array.reshape(-1, array.shape[-1] if array.ndim else 1), count) for array in (found, wanted))
@@ -71,7 +71,7 @@ def compare(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -
 def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -> str:
     """Return how a node's result differs from its expected value, as text; '' if they are equal within tolerance.
 
-    Here `rel` is relative to the greatest magnitude: small values may be sums of large ones, with errors as large.
+    Here `rel` is relative to the greatest magnitude: small values may be sums of large values, with large errors.
     """
     if found.shape != wanted.shape:
         return f"has the shape {list(found.shape)}, expected {list(wanted.shape)}"

@@ -1,4 +1,4 @@
-"""Numbers that are no means over samples: mean average precision of boxes, and the rate of wrong words."""
+"""Numbers that are not means over samples: mean average precision of boxes, and the word error rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RECALLS = np.linspace(0, 1, 101)
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a sample as corners (x1, y1, x2, y2), with a class each; `scores` are those of found boxes."""
+    """The boxes of a sample as corners (x1, y1, x2, y2), with a class each; `scores` are the found boxes' scores."""
 
     found: np.ndarray
     scores: np.ndarray
@@ -31,8 +31,8 @@ class Boxes:
         output: tuple[str, str, str],
         label: tuple[str, str],
     ) -> Boxes:
-        """Return the boxes of a result and its sample: `output` has the names of boxes, scores and classes, `label`
-        those of right boxes and classes; '' for boxes of one class. Raises StepError for arrays of other sizes."""
+        """Return the boxes of a result and its sample. `output` has the names of boxes, scores and classes, `label` the
+        names of right boxes and classes; '' for boxes of one class. Raises StepError for arrays of other sizes."""
         found, right = _corners(output[0], result[output[0]]), _corners(label[0], sample[label[0]])
         scores = result[output[1]].astype(np.float64).ravel()
         classes = result[output[2]].ravel() if output[2] else np.zeros(len(found))
@@ -71,7 +71,7 @@ def _average_precision(samples: Sequence[Boxes], wanted: float) -> float:
 
 
 def _at(places: Sequence[tuple[int, int]], overlaps: Sequence[np.ndarray], count: int, least: float) -> float:
-    """Return the average precision at an overlap. A right box counts once, for the found one of the highest score."""
+    """Return the average precision at an overlap. A right box counts once, for the found box of the highest score."""
     free = [np.ones(each.shape[1], dtype=bool) for each in overlaps]
     hits = np.zeros(len(places))
     for rank, (number, box) in enumerate(places):
@@ -111,8 +111,8 @@ class Words:
     @classmethod
     def of(cls, name: str, found: np.ndarray, right: np.ndarray, blank: int | None) -> Words:
         """Return the numbers of an output of words, or of scores of all words in its last dimension: then the largest
-        counts, and repeated words count once. `blank` is no word, and no negative number is. Raises StepError for
-        another number of rows."""
+        counts, and repeated words count once. `blank` and negative numbers are not words. Raises StepError for another
+        number of rows."""
         scores = found.dtype.kind == "f"
         words = found.argmax(-1) if scores else found
         rows, labels = (each.reshape(-1, each.shape[-1] if each.ndim else 1) for each in (words, right))

@@ -14,7 +14,7 @@ import numpy as np
 from modelbuild_rules.testing.steps.parity.programs import Results
 from modelbuild_runtime.errors import ProgramError
 
-LATENCY = "latency"  # the command that measures the first call; that of another method begins with it, too
+LATENCY = "latency"  # the command that measures the first call; the commands of other methods begin with this name
 _MOST_TEXT = 10_000
 _MOST_JSON = 1 << 24
 
@@ -104,7 +104,7 @@ class DeviceReport:
         return found
 
     def logs(self) -> str:
-        """Return what the programs printed on standard error, the end of it."""
+        """Return the end of the programs' output on standard error."""
         texts = []
         for name in self._commands():
             text = self._text(name, "stderr")

@@ -38,7 +38,7 @@ def results(
         except ProgramError as error:
             found.append(Case(case["name"], "failed", message=str(error)))
     measures: dict[str, float] = dict(report.state())
-    if "filter" in step.params:  # a part of the cases measures nothing of the whole
+    if "filter" in step.params:  # measurements of some of the cases are incomplete
         return found, {}
     if report.emulator:
         message = f"latency is not measured in {report.emulator}"
@@ -53,7 +53,7 @@ def results(
 
 
 def measured_text(measures: Mapping[str, float]) -> str:
-    """Return `: 6.21 ms, 9.8 MiB, 61 C, 612 MHz` from the measures that there are; '' without a latency."""
+    """Return `: 6.21 ms, 9.8 MiB, 61 C, 612 MHz` from the available measures; '' without a latency."""
     if "latency_ms" not in measures:
         return ""
     found = [f"{measures['latency_ms']:.4g} ms"]
@@ -73,7 +73,7 @@ def saved_plan(step: Step, program: modelbuild_runtime.Description, case: Mappin
 
 
 class _Device:
-    """The calls of a case, which a device has run already."""
+    """The calls of a case, which a device has already run."""
 
     def __init__(self, report: DeviceReport, command: str, types: OutputTypes) -> None:
         self._report, self._command, self._types = report, command, types

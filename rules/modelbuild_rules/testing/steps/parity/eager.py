@@ -54,7 +54,7 @@ class Eager:
                 results.append(method.call(calls[-1].inputs))
             except StepError:
                 raise
-            except Exception as error:  # of the model's own code
+            except Exception as error:  # exceptions of the model's own code
                 problem = f"{type(error).__name__}: {first_line(error)}"
                 raise StepError(f"{planned.place}: the model fails in eager PyTorch: {problem}") from error
             states[module] = states.get(module, {}) | method.buffers(self._shared[module])
@@ -63,7 +63,7 @@ class Eager:
 
 
 class _Method:
-    """A module whose call is that of the method."""
+    """A module whose call calls the method."""
 
     def __init__(self, step: Step, params: MethodParams, described: MethodDescription) -> None:
         self.params = params
@@ -82,7 +82,7 @@ class _Method:
         self.set_buffers({name: initial.clone() for name, initial in self.initial.items()})
 
     def set_buffers(self, buffers: Mapping[str, torch.Tensor]) -> None:
-        """Replace buffers by others."""
+        """Replace buffers with others."""
         for name, buffer in buffers.items():
             if name in self.initial:
                 *owners, leaf = name.split(".")
@@ -99,12 +99,12 @@ class _Method:
         values = pytree.tree_leaves(plain(self._module(*args, **kwargs)))
         if len(values) != len(self._names):
             raise StepError(f"the model returns {len(values)} outputs, the program {len(self._names)}")
-        # Copies: the next call may change what an output shares with a buffer.
+        # Copied, because the next call may change memory that an output shares with a buffer.
         return {name: to_array(value).copy() for name, value in zip(self._names, values, strict=True)}
 
 
 def _shared(methods: Sequence[_Method]) -> dict[int, set[str]]:
-    """Return the names of the buffers that the methods of each module share: those with equal initial values. A
+    """Return the names of the buffers that the methods of each module share: buffers with equal initial values. A
     constant of a quantized method may have the name of another constant in another method."""
     found: dict[int, set[str]] = {}
     for module in {each.params["module"] for each in methods}:

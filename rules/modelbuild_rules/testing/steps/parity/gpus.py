@@ -1,6 +1,6 @@
 """Check that the GPUs visible to the program's CUDA runtime can run the program.
 
-This file queries them when run as a process of its own, so that the step, which imports torch, loads no second CUDA.
+This file queries the GPUs in a separate process, so that the step, which imports torch, loads no second CUDA.
 """
 
 from __future__ import annotations

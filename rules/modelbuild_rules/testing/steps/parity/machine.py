@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-# Of the C library for another architecture: as a foreign architecture of Debian's, and as its cross compiler's.
+# Places of the C library for another architecture: Debian's foreign architecture, and its cross compiler.
 _LOADERS = {"aarch64": "lib/ld-linux-aarch64.so.1", "x86_64": "lib64/ld-linux-x86-64.so.2"}
 _SYSROOTS = ("/", "/usr/{arch}-linux-gnu")
 

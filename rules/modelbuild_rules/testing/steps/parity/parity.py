@@ -15,7 +15,7 @@ from modelbuild_rules.testing.steps.parity.programs import Arrays, methods_of
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import MetricParams, ToleranceParams
 
-# The dtype of each output by name, as "bfloat16" ('' for one that is no tensor), of each method.
+# The dtype of each output of each method by name, as "bfloat16" ('' for an output that is not a tensor).
 OutputTypes: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
@@ -56,12 +56,13 @@ def wrong_outputs(step: Step, found: Arrays, expected: Arrays, dtypes: Mapping[s
 
 
 def wrong_metrics(step: Step, found: Arrays, expected: Arrays) -> list[str]:
-    """Return a message for each metric of a call that is out of bounds. Raises StepError for no number."""
+    """Return a message for each metric of a call that is out of bounds. Raises StepError for a result that is not a
+    number."""
     problems = []
     metrics: Sequence[MetricParams] = step.params["metrics"]
     for metric in metrics:
         if metric["top"] and metric["output"] not in expected:
-            continue  # that of another method
+            continue  # an output of another method
         name, value = _metric(step, metric, found, expected)
         low, high = metric["min"], metric["max"]
         if not ((low is None or value >= low) and (high is None or value <= high)):

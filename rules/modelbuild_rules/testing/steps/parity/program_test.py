@@ -32,7 +32,7 @@ def results(step: Step, runner: ProgramRunner) -> tuple[list[Case], dict[str, fl
         except ProgramError as error:
             found.append(Case(name, "failed", message=str(error)))
             came_to_an_end = False
-    if came_to_an_end and "filter" not in step.params:  # a part of the cases measures nothing of the whole
+    if came_to_an_end and "filter" not in step.params:  # measurements of some of the cases are incomplete
         step.progress("measuring")
         found += _budgets(step, runner, eager, drawn[0][1], measures)
         found += accuracy_cases(step, runner, eager, measures)
@@ -49,7 +49,8 @@ def case_result(step: Step, name: str, plan: Plan, runner: Caller, eager: Eager,
 
 
 def wrong_call(step: Step, calls: Calls, found: Results, expected: Results, types: OutputTypes) -> str:
-    """Return the problems of a case's first wrong call, since later ones may follow from them; '' if all are right."""
+    """Return the problems of a case's first wrong call, because later problems may follow from it; '' if all calls are
+    right."""
     several = len({call.method for call in calls}) > 1
     for number, (call, one, wanted) in enumerate(zip(calls, found, expected, strict=True), 1):
         wrong = wrong_outputs(step, one, wanted, types[call.method])

@@ -32,8 +32,8 @@ Results: TypeAlias = list[Arrays]
 
 
 def latencies(calls: Calls) -> dict[str, int]:
-    """Return the places of a case's measured calls by the names of their measures: of the first call, and of the first
-    one of each other method."""
+    """Return the places of a case's measured calls by the names of their measures: the first call, and the first call
+    of each other method."""
     found = {"latency_ms": 0}
     for place, call in enumerate(calls):
         if call.method != calls[0].method:
@@ -51,7 +51,8 @@ def program_file(step: Step, name: str) -> Path:
 
 
 def method_of(program: modelbuild_runtime.Description, name: str | None) -> MethodDescription:
-    """Return a program's method; `forward` stands for the only one. Raises StepError for a baseline with others."""
+    """Return a program's method; `forward` stands for the only method. Raises StepError for a baseline with other
+    methods."""
     try:
         return program.method(name if name in {each.name for each in program.methods} else None)
     except ProgramError as error:

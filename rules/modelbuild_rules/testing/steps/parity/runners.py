@@ -1,4 +1,4 @@
-"""Run a program with the C++ runtime, in a process of its own."""
+"""Run a program with the C++ runtime, in a separate process."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Caller(Protocol):
     """Calls one program. A failed run raises ProgramError."""
 
     def run(self, calls: Calls) -> Results:
-        """Return the outputs of each call. The first call starts with the program's initial state, and each other one
-        with the state that the calls before left."""
+        """Return the outputs of each call. The first call starts with the program's initial state, and each other call
+        with the state that earlier calls left."""
 
 
 class ProgramRunner:

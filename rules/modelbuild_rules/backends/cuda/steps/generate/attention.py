@@ -1,4 +1,4 @@
-"""Replace attention in a partition by one kernel, and the copies that form its inputs and outputs by views."""
+"""Replace attention in a partition with one kernel, and the copies that form its inputs and outputs with views."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ aten = torch.ops.aten
 def fuse_attention(program: Any, gpu: Gpu) -> None:
     """Replace each scaled_dot_product_attention of a partition (an edge ExportedProgram) that the kernel can compute.
 
-    The kernel reads any strides, so that what only rearranges its inputs is not copied. Attention that the kernel can't
-    compute becomes ATen's operator, which Inductor decomposes; upstream would replace some of it by its own kernel.
+    The kernel reads any strides, so rearranged inputs are not copied. Attention that the kernel cannot compute becomes
+    ATen's operator, which Inductor decomposes; upstream would replace some of it with its own kernel.
     """
     graph = program.graph_module.graph
     fused = set()
@@ -56,11 +56,12 @@ def fuse_attention(program: Any, gpu: Gpu) -> None:
 
 
 def _split_heads(graph: Any, node: Any) -> list[Any]:
-    """Replace a chain of nn.MultiheadAttention that `node` ends by two operators, which need no copy; return them.
+    """Replace a chain of nn.MultiheadAttention that ends with `node` with two operators, which need no copy; return
+    them.
 
-    The chain merges the batch and the heads, [queries, batch, heads * size] -> [queries, batch * heads, size] ->
-    [batch * heads, queries, size] -> [batch, heads, queries, size]. In the product's output, these dimensions are not
-    adjacent if the batch is more than 1.
+    The chain merges the batch and the heads, [queries, batch, heads * size] -> [queries, batch * heads, size] -> [batch
+    * heads, queries, size] -> [batch, heads, queries, size]. In the product's output, these dimensions are not adjacent
+    if the batch is more than 1.
     """
     if _operator(node) is not aten.view_copy.default or len(node.args[1]) != 4:
         return []
@@ -103,7 +104,7 @@ def _copies(node: Any) -> bool:
 
 
 def _arguments(node: Any) -> tuple[Any, ...] | None:
-    """Return q, k, v, mask, causal and scale; None if the kernel can't compute the node."""
+    """Return q, k, v, mask, causal and scale; None if the kernel cannot compute the node."""
     from modelbuild_rules.backends.cuda.steps.generate.lowerings.attention import MAX_HEAD
 
     defaults: tuple[Any, ...] = (None, 0.0, False)
@@ -135,5 +136,5 @@ def _tile(given: tuple[Any, ...], gpu: Gpu) -> tuple[int, int, int, int]:
 
 
 def _hint(size: Any) -> int:
-    """Return a size; of a dynamic one, that of the example inputs."""
+    """Return a size; for a dynamic size, the size in the example inputs."""
     return size if isinstance(size, int) else int(size.node.hint)

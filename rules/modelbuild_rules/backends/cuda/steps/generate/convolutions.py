@@ -1,4 +1,4 @@
-"""Rewrite convolutions to the form for which Inductor has Triton templates: of two or three dimensions, neither dilated
+"""Rewrite convolutions to the form for which Inductor has Triton templates: two or three dimensions, neither dilated
 nor transposed."""
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _plain(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, paddin
 def _dilated(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Tensor:
-    """Return a dilated convolution. Positions with the same remainder modulo the dilation only meet each other, so that
-    each remainder becomes an image of its own, which is convolved without dilation."""
+    """Return a dilated convolution. Positions only meet positions with the same remainder modulo the dilation. So each
+    remainder becomes a separate image, which is convolved without dilation."""
     dims, batch = len(stride), x.shape[0]
     spread = [step > 1 for step in dilation]
     sizes = [length + 2 * more * far for length, more, far in zip(x.shape[2:], padding, spread, strict=True)]
@@ -92,8 +92,8 @@ def _transposed(
     output_padding: Sizes,
     groups: int,
 ) -> Tensor:
-    """Return a transposed convolution. No value of the input is multiplied with a zero that eager mode lacks, since
-    the product of an infinity is NaN."""
+    """Return a transposed convolution. It multiplies no input value with a zero that eager mode lacks, because infinity
+    times zero is NaN."""
     if any(step > 1 for step in dilation):
         return _of_spread(x, weight, stride, padding, dilation, output_padding, groups)
     inputs, outputs, *kernel = weight.shape
@@ -104,7 +104,7 @@ def _transposed(
     split = [part for pair in zip(taps, stride, strict=True) for part in pair]
     at, remainders = [3 + 2 * n for n in range(dims)], [4 + 2 * n for n in range(dims)]
     weight = weight.reshape(groups, inputs // groups, outputs, *split).permute(0, 2, *remainders, 1, *at)
-    # Of a dimension, the last `fill` remainders have a tap less.
+    # The last `fill` remainders of a dimension have one tap less.
     parts = [
         [(0, step - less, count), (step - less, step, count - 1)] if less else [(0, step, count)]
         for step, less, count in zip(stride, fill, taps, strict=True)
@@ -152,8 +152,7 @@ def _of_spread(
     output_padding: Sizes,
     groups: int,
 ) -> Tensor:
-    """Return a dilated transposed convolution: that of the input with zeros between its values, neither transposed nor
-    strided."""
+    """Return a dilated transposed convolution: a plain convolution of the input with zeros between its values."""
     dims = len(stride)
     for n, step in enumerate(stride):
         x = _with_zeros(x, 2 + n, step)

@@ -1,5 +1,5 @@
-"""Correct Inductor's templates and choices where its own lead to wrong addresses, slow kernels, or kernels that the
-delegate lacks.
+"""Correct Inductor's templates and choices where its originals lead to wrong addresses, slow kernels, or kernels that
+the delegate lacks.
 
 Uses private parts of torch; target_gpu.py applies the corrections, and lists the versions that they were checked on.
 """
@@ -16,11 +16,12 @@ import torch
 from modelbuild_rules.backends.cuda.steps.generate.epilogues import apart, beside
 
 ALIGNED = re.compile(r"tl\.multiple_of\((\w+ % [A-Z]), BLOCK_[A-Z]\)")
-"""A hint in templates that a block's rows (or columns), which begin again after the last one, start at multiples of
-the block's size. It is false where no block ends with the last row: of 37 rows in blocks of 16, the third has rows 32
-to 36, then 0, 1 and so on. An operator fused into the template may read one element for each row. Triton then reads
-four at once, beyond the last element and at addresses that are no multiple of 16 bytes. Without the hint, it derives
-the alignment that there is. The template's own reads lose nothing: the rows' distance also bounds their width."""
+"""A hint in templates that a block's rows (or columns), which begin again after the last row, start at multiples of the
+block's size. It is false if no block ends with the last row: of 37 rows in blocks of 16, the third block has rows 32 to
+36, then 0, 1 and so on. An operator fused into the template may read one element for each row. With the hint, Triton
+reads four elements at once, beyond the last element and at addresses that are not multiples of 16 bytes. Without the
+hint, it derives the real alignment. The template's own reads lose nothing: the rows' distance also bounds their
+width."""
 
 SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
 """Rows, columns and depth."""
@@ -48,7 +49,7 @@ def corrections() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _without_false_hints(original: Any) -> Any:
-    """Return a replacement of the class for a template's text that leaves out false hints."""
+    """Return a replacement of the class for a template's text that omits false hints."""
 
     class Render(original):
         def __init__(self, code: str, hooks: Any) -> None:
@@ -59,7 +60,7 @@ def _without_false_hints(original: Any) -> Any:
 
 def _with_small_tiles(self: Any) -> Any:
     """Return the configurations of convolutions, with additional small tiles: for the last layers of a single image,
-    Inductor's own tiles are fewer than a GPU's multiprocessors."""
+    Inductor has fewer tiles than a GPU has multiprocessors."""
     from torch._inductor.heuristics.template.triton import ConvConfig
 
     small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
@@ -67,8 +68,8 @@ def _with_small_tiles(self: Any) -> Any:
 
 
 def _with_tf32(self: Any, kernel_inputs: Any, op_name: str) -> dict[str, Any]:
-    """Return more options of a product's template. Inductor takes TF32 for large products alone, as cuBLAS does; the
-    others would be computed without tensor cores, at a fifteenth of the speed."""
+    """Return more options of a product's template. Inductor uses TF32 for large products only, as cuBLAS does; other
+    products would run without tensor cores, at a fifteenth of the speed."""
     return {"ALLOW_TF32": torch.backends.cuda.matmul.fp32_precision == "tf32"}
 
 
@@ -81,8 +82,8 @@ def _two_products(one: Any, other: Any, third: Any, fourth: Any, *, layout: Any 
 
 
 def _whole_rows(cls: Any, *_: Any, **__: Any) -> tuple[Any, int]:
-    """Return the number of blocks for a row of a scan: one, which loops over the row. Several would need a workspace of
-    zeros, for which the delegate has no kernel."""
+    """Return the number of blocks for a row of a scan: one, which loops over the row. Several blocks would need a
+    workspace of zeros, for which the delegate has no kernel."""
     from torch._inductor.runtime.hints import ReductionHint
 
     return ReductionHint.DEFAULT, 1
@@ -90,7 +91,7 @@ def _whole_rows(cls: Any, *_: Any, **__: Any) -> tuple[Any, int]:
 
 def _contiguous(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for "leave this sort to a library" that gives it a contiguous tensor. ExecuTorch's kernel
-    takes no other."""
+    accepts no other tensor."""
     from torch._inductor import ir
 
     def left(x: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Decompose operators that Inductor leaves to libtorch, whose kernels the CUDA delegate lacks, into ones that it
+"""Decompose operators that Inductor leaves to libtorch, whose kernels the CUDA delegate lacks, into operators that it
 compiles. A decomposition returns NotImplemented for arguments that it does not cover.
 
 Uses private parts of torch, which target_gpu.py lists.
@@ -82,8 +82,8 @@ floor_divided = _of_floats(floor_quotient)
 
 
 def rounded_quotient(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Any:
-    """Return aten.div of floats with a rounding mode of "floor"; torch's decomposition takes integers to float64, and
-    Inductor rounds 1 / 0.1 to 10 first. Inductor divides integers exactly."""
+    """Return aten.div of floats with a rounding mode of "floor". Torch's decomposition converts integers to float64,
+    and Inductor first rounds 1 / 0.1 to 10. Inductor divides integers exactly."""
     return floor_divided(x, y) if rounding_mode == "floor" else NotImplemented
 
 
@@ -122,17 +122,18 @@ def batch_norm_without_update(
 
 
 def reduces(node: torch.fx.Node) -> bool:
-    """Return whether a node is no scatter_reduce, or one that becomes sums by index."""
+    """Return whether a node is not a scatter_reduce, or is a scatter_reduce that becomes sums by index."""
     if aten_operator(node.target) is not aten.scatter_reduce.two:
         return True
     return (node.args[4] if len(node.args) > 4 else node.kwargs["reduce"]) in ("sum", "mean")
 
 
 def sorts(node: torch.fx.Node) -> bool:
-    """Return whether a node is a topk that is to be a sort.
+    """Return whether a node is a topk to replace with a sort.
 
-    ExecuTorch's kernel for topk finds one value after another, and has code for each: with a thousand, LLVM needs more
-    than ten minutes. It computes in float32, and has a block of threads for a row, whose length it needs to know.
+    ExecuTorch's kernel for topk finds one value after another and has code for each: with a thousand values, LLVM needs
+    more than ten minutes. The kernel computes in float32 and has a block of threads for a row, whose length it must
+    know.
     """
     if aten_operator(node.target) is not aten.topk.default:
         return False
@@ -147,7 +148,7 @@ _FEW, _ROW = 64, 4096
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """Return aten.topk by a sort, in which of equal values the first is first."""
+    """Return aten.topk by a stable sort."""
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     values, places = torch.sort(x.movedim(dim, -1), dim=-1, descending=largest, stable=True)

@@ -23,7 +23,7 @@ OPTIONS: Mapping[str, Any] = {
     "max_autotune": False,
     "max_autotune_gemm": True,
     "aot_inductor.emit_multi_arch_kernel": True,
-    "size_asserts": False,  # of results of ExecuTorch's kernels: by a function that the delegate lacks
+    "size_asserts": False,  # they call a function that the delegate lacks for results of ExecuTorch's kernels
 }
 
 
@@ -75,10 +75,10 @@ def generate(
 
     precision   of float32 products: "fp32" or "tf32"
     tuning      earlier choices on a GPU; it records the origin of each choice
-    candidates  gets the candidates of other choices
+    candidates  receives the candidates of other choices
 
     Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
-    version of torch. Inductor keeps state: one call a process.
+    version of torch. Inductor keeps state, so each process can make only one call.
     """
     require()
     import torch
@@ -158,8 +158,8 @@ def _float32(precision: str) -> Iterator[None]:
 
 
 def _quiet(source: str) -> str:
-    """Return a wrapper's source without a message that its library would print whenever it is loaded with constants of
-    the delegate's: there is nothing to fold at runtime. Raises ValueError if the source lacks it."""
+    """Return a wrapper's source without a message that its library would print whenever it is loaded with the
+    delegate's constants: there is nothing to fold at runtime. Raises ValueError if the source lacks the message."""
     made, count = re.subn(r"if \(!initialization\) \{\s*std::cerr << [^}]*;\s*\}", "", source)
     if count != 1:
         raise ValueError(f"the wrapper has the message about constant folding {count} times, not once")
@@ -167,12 +167,11 @@ def _quiet(source: str) -> str:
 
 
 def _to_aten(program: Any) -> None:
-    """Replace dim-order operators by ATen's, each view by a reshape, and a topk that is to be a sort by ATen's, which
-    ExecuTorch's passes leave.
+    """Replace dim-order operators with ATen's, each view with a reshape, and a topk that becomes a sort with ATen's
+    topk. ExecuTorch's passes keep these operators.
 
-    Inductor may choose other strides than the edge program, so that a view may need a copy. A transposed parameter is
-    read where it is. For operators that copy a part of a tensor, which Inductor lacks, the copy becomes a node of its
-    own.
+    Inductor may choose other strides than the edge program, so a view may need a copy. A transposed parameter is read
+    where it is. For operators that copy a part of a tensor, which Inductor lacks, the copy becomes a separate node.
     """
     import torch
 
@@ -202,7 +201,7 @@ def _to_aten(program: Any) -> None:
 
 
 def _make_outputs_contiguous(program: Any) -> None:
-    """Copy each output that would have other strides than row-major ones, which the program's memory has."""
+    """Copy each output with strides that are not row-major, because the program's memory is row-major."""
     import torch
 
     (output,) = program.graph.find_nodes(op="output")

@@ -1,4 +1,5 @@
-"""Ask Inductor which nodes of a partition it can't compile for the delegate: it lowers all, and compiles nothing.
+"""Ask Inductor which nodes of a partition it cannot compile for the delegate. It lowers all nodes, and compiles
+nothing.
 
 Uses private parts of torch; target_gpu.py lists them.
 """
@@ -26,7 +27,7 @@ class _Answered(Exception):
 
 def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
     """Return the nodes of a partition (an edge ExportedProgram, which is unchanged) for which the delegate would need a
-    kernel that it lacks, with `reason`, or else the one that Inductor fails to lower; by name."""
+    kernel that it lacks, with `reason`, or else the node that Inductor fails to lower; by name."""
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from torch._inductor.exc import InductorError
     from torch._inductor.graph import GraphLowering

@@ -20,7 +20,7 @@ def mark_nodes(program: Any) -> None:
 
 def missing_kernels(graph: Any, supported: Collection[str]) -> str:
     """Return a message about the operators that a lowered graph (Inductor's GraphLowering) leaves to libtorch, with the
-    `exclude_ops` that avoid them; '' if there are none."""
+    `exclude_ops` that avoid them; '' if there are no such operators."""
     missing = list(dict.fromkeys(_missing(graph, supported)))
     if not missing:
         return ""
@@ -64,7 +64,7 @@ def _operator(operation: Any, kernel: str | None) -> str:
 
 
 def _places(operation: Any) -> tuple[str, ...]:
-    """Return the places of the nodes that became an operation: those with its operator, or else all."""
+    """Return the places of the nodes that became an operation: the nodes with its operator, or else all nodes."""
     traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
     found = [each for each in map(_MARK.match, sorted(traces)) if each]
     operator = str(getattr(operation, "op_overload", "")).replace(

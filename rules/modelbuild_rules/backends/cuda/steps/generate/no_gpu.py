@@ -1,4 +1,4 @@
-"""Hide a step's GPU from torch: it is for timing kernels only, and tracing must not depend on it."""
+"""Hide a step's GPU from torch: the GPU only times kernels, and tracing must not depend on it."""
 
 from __future__ import annotations
 

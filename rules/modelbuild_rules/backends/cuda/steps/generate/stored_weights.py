@@ -23,9 +23,9 @@ from modelbuild_rules.backend_api.steps.aten import aten_operator
 TOGETHER = 4
 """The number of channels that a kernel reads at once; 16 bytes of float32."""
 FEW, STEP = range(3, 16), 64
-"""Numbers of channels that become a multiple of TOGETHER, if all taps of them are more than one step of a kernel's loop
-reads. On an NVIDIA H200, a convolution of 7 x 7 taps of three channels then takes 0.3 to 0.8 of the time, and one of
-3 x 3 taps 1.1 to 1.5 (eight pictures; float32, TF32 and float16)."""
+"""Numbers of channels that are padded to a multiple of TOGETHER if all their taps are more than one step of a kernel's
+loop reads. On an NVIDIA H200, a convolution of 7 x 7 taps of three channels then takes 0.3 to 0.8 of the time, and a
+convolution of 3 x 3 taps 1.1 to 1.5 (eight pictures; float32, TF32 and float16)."""
 
 aten = torch.ops.aten
 
@@ -36,9 +36,9 @@ def change_weights(program: ExportedProgram) -> None:
     - include the batch normalization that follows them, by the formula of torch.nn.utils.fusion;
     - have additional channels of zeros if they have few, three for most images, so that their kernels read four values
       at once: the copy of the image to channels-last writes them, and the stored weight has them;
-    - have weights that are stored channels-last, or with the channels of a depthwise one last.
+    - have weights that are stored channels-last; depthwise weights have their channels last.
 
-    Transposed convolutions, and weights that are used otherwise too or that calls change, stay as they are.
+    Transposed convolutions, weights with other uses, and weights that calls change stay as they are.
     """
     stored = _Stored(program)
     for node in filter(_forward, list(program.graph.nodes)):
@@ -85,13 +85,13 @@ def _forward(node: Node) -> bool:
 
 
 def _reads_weight(node: Node) -> bool:
-    """Return whether a user of a weight is a convolution of another tensor by it."""
+    """Return whether a user of a weight is a convolution that applies the weight to another tensor."""
     return _forward(node) and node.args[0] is not node.args[1]
 
 
 def _fold(convolution: Node, stored: _Stored, program: ExportedProgram) -> None:
-    """Fold the batch normalization that follows a convolution into its weight, and into a bias that takes the place of
-    the normalization's."""
+    """Fold the batch normalization that follows a convolution into the convolution's weight and into a bias, which
+    replaces the normalization's bias."""
     _, weight, bias, *_ = convolution.args
     norm = next(iter(convolution.users)) if len(convolution.users) == 1 else None
     if norm is None or aten_operator(norm.target) is not aten._native_batch_norm_legit_no_training.default:
@@ -118,7 +118,7 @@ def _fold(convolution: Node, stored: _Stored, program: ExportedProgram) -> None:
 
 
 def _has_few_channels(node: Node) -> bool:
-    """Return whether a convolution's kernel reads many taps of few channels. Those whose taps don't overlap become
+    """Return whether a convolution's kernel reads many taps of few channels. Convolutions with disjoint taps become
     products of patches (lowerings/products.py)."""
     _, weight, _, stride, padding, _, _, _, groups = node.args
     _, channels, *kernel = weight.meta["val"].shape

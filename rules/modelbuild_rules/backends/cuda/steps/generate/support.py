@@ -28,7 +28,7 @@ DTYPES = frozenset(
     for name in ("bfloat16", "bool", "float16", "float32", "int16", "int32", "int64", "int8", "uint8")
 )
 
-# Operators that Inductor leaves to libtorch, but executorch's passes, Triton kernels or shims for CUDA support.
+# Inductor leaves these operators to libtorch, but executorch's passes, Triton kernels or shims for CUDA support them.
 _UPSTREAM = frozenset(
     {
         "aten.scaled_dot_product_attention.default",

@@ -1,4 +1,4 @@
-"""Patch torch and Triton so that AOTInductor compiles for a target GPU on a machine without one.
+"""Patch torch and Triton so that AOTInductor compiles for a target GPU on a machine without a GPU.
 
 All patches were checked on the versions in CHECKED. They last as long as the context; no kernel runs on a device, and
 weights stay on the CPU behind fake tensors. Where Inductor would time kernels, their launches are reported instead.
@@ -156,7 +156,7 @@ INSTANCES = {
 
 INDUCTOR: Mapping[str, Any] = {
     "alignment_asserts": False,  # torch 2.15 writes them in C++, with functions that the delegate's runtime lacks
-    "always_keep_tensor_constants": True,  # their values are fake and can't be read
+    "always_keep_tensor_constants": True,  # their values are fake and cannot be read
     "compile_threads": 1,
     "cuda.arch": None,
     "deterministic": True,  # nothing is timed
@@ -249,7 +249,8 @@ def target_gpu(
         replace(triton.runtime.driver, "_active", _driver(gpu, launched))
         replace(triton.knobs.compilation, "disable_line_info", not LINE_NUMBERS)
         if precision == "fp32":
-            # Each product of float32 as three of TF32, on tensor cores; otherwise without them, which is far slower.
+            # Computes each float32 product as three TF32 products on tensor cores; without tensor cores it is far
+            # slower.
             replace(triton.knobs.language, "fp32_default", "tf32x3")
         # Otherwise torch searches the machine's CUDA for it.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"

@@ -21,8 +21,8 @@ class Weights:
         self._faked = faked
 
     def find(self, name: str, stored: torch.Tensor) -> torch.Tensor:
-        """Return the CPU tensor of a name. `stored` is Inductor's tensor of that name; Inductor invents names for
-        constants that are no buffers of the program. Raises ValueError for an unknown fake tensor."""
+        """Return the CPU tensor of a name. `stored` is Inductor's tensor of this name; Inductor invents names for
+        constants that are not buffers of the program. Raises ValueError for an unknown fake tensor."""
         known = next((real for fake, real in self._faked if fake is stored), None)
         found = self._named.get(name, stored) if known is None else known
         if isinstance(found, FakeTensor):
@@ -43,7 +43,7 @@ def move(program: ExportedProgram, device: str) -> Weights:
     faked: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
-        """Return the fake tensor for a tensor; the same tensor has the same fake one."""
+        """Return the fake tensor for a tensor; equal tensors have the same fake tensor."""
         if id(tensor) not in moved:
             with mode:
                 made = mode.from_tensor(tensor.detach(), static_shapes=True).to(device)
@@ -97,8 +97,8 @@ class Constant:
 
 
 def constant(name: str, original: str, compiled: torch.Tensor, value: torch.Tensor) -> Constant:
-    """Return a constant. `compiled` is the fake or real tensor for which it was compiled, `value` that on the CPU.
-    Raises ValueError if they differ in their layout."""
+    """Return a constant. `compiled` is the fake or real tensor for which it was compiled, `value` the tensor on the
+    CPU. Raises ValueError if their layouts differ."""
     if (value.stride(), value.storage_offset()) != (compiled.stride(), compiled.storage_offset()):
         raise ValueError(f"constant {name} has other strides than when it was compiled")
     size = value.untyped_storage().nbytes()

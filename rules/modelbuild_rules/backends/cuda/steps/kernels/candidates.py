@@ -51,7 +51,7 @@ class Candidates:
     def add(
         self, what: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]], usual: int, calls: Mapping[int, Call]
     ) -> None:
-        """Add a choice. `usual`: the index of the candidate by cost; `calls`: those of candidates by their index."""
+        """Add a choice. `usual`: the index of the candidate by cost; `calls`: candidates' calls by index."""
         taken, launches = [], []
         for index, call in calls.items():
             try:

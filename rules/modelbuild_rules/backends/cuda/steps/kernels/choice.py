@@ -1,7 +1,7 @@
 """Choose a template for a matrix product or convolution: by a tuning file, or by estimated cost.
 
 By cost, the choice is the cheapest template that compiles for the GPU, fits its shared memory and spills no registers,
-given the registers that it takes. If all of the cheapest few spill, it is the cheapest of them.
+given the registers that it takes. If the few cheapest templates all spill, the choice is the cheapest template.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TRIED = 6
 
 
 def usable(candidates: Sequence[Any]) -> Sequence[Any]:
-    """Return the Triton templates of Inductor's ChoiceCallers; the first of others, a kernel of libtorch's, if there
-    are none."""
+    """Return the Triton templates of Inductor's ChoiceCallers. Without any, return the first ChoiceCaller, a kernel of
+    libtorch."""
     from torch._inductor.select_algorithm import TritonTemplateCaller
 
     return [each for each in candidates if isinstance(each, TritonTemplateCaller)] or candidates[:1]
@@ -129,7 +129,7 @@ class Chooser:
             registers = max(int(launcher.n_regs) for launcher in kernel.launchers)
             actual = cost(tile(templates[index].log_info), product, self._gpu, split, registers)
             best = min(best, (any(launcher.n_spills for launcher in kernel.launchers), actual, index))
-            # Registers hardly ever lower the costs of the others.
+            # Registers rarely lower the costs of other candidates.
             if not best[0] and all(best[1] <= costs[other] for other in ranked[number:TRIED]):
                 break
         return best[2], ranked
@@ -158,7 +158,7 @@ def _product(template: Any) -> tuple[Product, int]:
 
 
 def _sizes(tensor: Any) -> tuple[int, ...]:
-    """Return the sizes of an input or a layout; dynamic ones are those of the example inputs."""
+    """Return the sizes of an input or a layout; dynamic sizes have the value of the example inputs."""
     from torch._inductor.virtualized import V
 
     sizes = tensor.size if hasattr(tensor, "size") else tensor.get_size()

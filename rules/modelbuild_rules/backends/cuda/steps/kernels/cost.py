@@ -1,4 +1,4 @@
-"""Estimate the cost of a matrix product's or convolution's template on a GPU, without one.
+"""Estimate the cost of a matrix product's or convolution's template on a GPU, without using a GPU.
 
 The cost is in cycles. Tiles are distributed over the multiprocessors, several to each; a tile loops over its part of
 the depth, and a step of the loop takes as long as its products, its loads or the memory's latency, whichever is
@@ -24,7 +24,7 @@ class Rates:
     """The speed of a multiprocessor of compute capability 9.0.
 
     latency   cycles between a memory request and its data
-    step      cycles of a loop step besides products and waiting: barriers, addresses
+    step      cycles of a loop step without products and waiting: barriers, addresses
     products  multiplications per cycle
     narrow    factor of their time in tiles with less than 16 rows for each warp
     loaded    bytes per cycle that are read
@@ -52,7 +52,8 @@ _SUM_BEGIN, _SUM_BYTES = 2600, 8  # cycles, and bytes per cycle, of the kernel t
 @dataclass(frozen=True, slots=True)
 class Product:
     """A matrix product of `batch` times rows x depth and depth x columns, with `bytes` per element. For a convolution,
-    rows are positions, columns are channels, and the depth is processed in `taps` parts. `tf32`: of float32."""
+    rows are positions, columns are channels, and the depth is processed in `taps` parts. `tf32`: float32 products use
+    TF32."""
 
     rows: int
     columns: int
@@ -78,7 +79,7 @@ class Tile:
     stages: int
 
     def steps(self, product: Product) -> int:
-        """Return the number of loop steps. If the depth is no multiple of the tile's, a step takes several taps."""
+        """Return the number of loop steps. If the depth is not a multiple of the tile's, a step takes several taps."""
         if product.depth % self.depth:
             return math.ceil(product.taps * product.depth / self.depth)
         return product.taps * product.depth // self.depth
@@ -100,8 +101,8 @@ def tile(info: Mapping[str, Any]) -> Tile:
 
 
 def fits(tile: Tile, product: Product, gpu: Gpu) -> bool:
-    """Return whether a tile fits the GPU's shared memory, and is less than twice as large as the product. Of few
-    columns, as of a picture's three channels, a tile may be as small as tiles are made."""
+    """Return whether a tile fits the GPU's shared memory and is less than twice as large as the product. For few
+    columns, such as a picture's three channels, the smallest tiles fit."""
     small = tile.rows < 2 * max(product.rows, 16) and tile.columns <= max(32, 2 * product.columns - 1)
     return small and tile.shared_memory(product) <= gpu.shared_memory
 
@@ -109,7 +110,7 @@ def fits(tile: Tile, product: Product, gpu: Gpu) -> bool:
 def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int = 0) -> float:
     """Return an estimate of a template's cycles, with its depth split into parts that are added afterwards.
 
-    registers  of a thread, of a kernel that is compiled; they may let fewer blocks share a multiprocessor
+    registers  of a thread of a compiled kernel; they may let fewer blocks share a multiprocessor
     """
     rates = product.rates
     size = product.rows * product.columns * product.batch

@@ -68,10 +68,10 @@ class Gpu:
         }
 
 
-# Multiprocessors, cache and memory are those of the named product; the rest is the same for all of a capability
-# (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; products of 16 bits from NVIDIA's
-# architecture whitepapers: 1,024 a cycle on 8.0, 512 on 8.6 and 8.9, 2,048 on 9.0). Only 9.0 was measured; 10.0 is
-# assumed to gain nothing, since only other templates use its tensor cores fully.
+# Multiprocessors, cache and memory are the named product's; the rest is the same for all GPUs of a capability (CUDA C++
+# Programming Guide, "Technical Specifications per Compute Capability"; products of 16 bits from NVIDIA's architecture
+# whitepapers: 1,024 a cycle on 8.0, 512 on 8.6 and 8.9, 2,048 on 9.0). Only 9.0 was measured; 10.0 is assumed to gain
+# nothing, since only other templates use its tensor cores fully.
 GPUS = {
     gpu.capability: gpu
     for gpu in (

@@ -10,7 +10,7 @@ from typing import Any
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch, TimingError
 
-# torch 2.15 makes storages, and views of them; 2.14 each argument on its own.
+# torch 2.15 makes storages, and views of the storages; 2.14 makes each argument separately.
 _VALUE = re.compile(r"^\s*(\w+ = )(?:torch\.)?((?:generate_example_value|as_strided)\(.*\))$")
 _RUN = re.compile(r"^\s*(\w+)\.run\((.*), stream=\w+\)$")
 
@@ -51,7 +51,7 @@ class Launcher:
 
 def template_call(template: Any, kernel: Any) -> Call | None:
     """Return the call of a matrix product's or convolution's candidate (TritonTemplateCaller) with its compiled kernel.
-    Return None if it needs a workspace besides tensors; it is not timed."""
+    Return None if it needs a workspace in addition to tensors; it is not timed."""
     request = template.bmreq
     if request.workspace_size is not None:
         return None

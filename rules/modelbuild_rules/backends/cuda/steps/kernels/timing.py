@@ -1,7 +1,7 @@
 """Time candidates of kernels on this machine's GPU: `python3 NAME.tuning.pyz FILE` writes their tuning file.
 
-This file is the program of such a package (candidates.py). It is all that the package needs besides Python 3.10 and
-NVIDIA's driver, so it imports nothing of modelbuild.
+This file is the program of a package of candidates (candidates.py). The package needs only Python 3.10 and NVIDIA's
+driver, so this file imports nothing of modelbuild.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def identity(what: Mapping[str, Any]) -> str:
 
 
 def tuning_text(entries: Iterable[Mapping[str, Any]], torch: str, triton: str, capability: str) -> str:
-    """Return a tuning file's text: one line per choice, sorted. Of several entries for a choice it has the fastest."""
+    """Return a tuning file's text: one line per choice, sorted, with the fastest of several entries for a choice."""
     slowest_first = sorted(entries, key=lambda entry: -entry["microseconds"])
     by_identity = {identity(entry): entry for entry in slowest_first}
     lines = [
@@ -189,8 +189,8 @@ class Card:
 
 
 def in_child(index: int, launches: Sequence[Launch]) -> Iterator[dict[str, Any]]:
-    """Yield the facts of a GPU, then the microseconds of each launch, in a process of its own. After a failure, which
-    is the last that it yields, the process ends: a failed kernel destroys its context."""
+    """Yield the facts of a GPU, then the microseconds of each launch, in a separate process. The process yields a
+    failure last and ends: a failed kernel destroys its context."""
     read, write = os.pipe()
     if not (child := os.fork()):
         with os.fdopen(write, "w", buffering=1) as out:
@@ -228,14 +228,15 @@ def timed(index: int, launches: Sequence[Launch]) -> Iterator[dict[str, Any]]:
 
 
 def best(times: Mapping[int, float], usual: int | None) -> int:
-    """Return the fastest candidate; `usual`, that by cost, if it is within the noise of measurement."""
+    """Return the fastest candidate; `usual`, the candidate by cost, if it is within the noise of measurement."""
     if usual is not None and times.get(usual, float("inf")) <= 1.01 * min(times.values()):
         return usual
     return min(times, key=lambda n: (times[n], n))
 
 
 def earlier(path: Path, package: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of an existing tuning file. Raises TimingError if it is not one of the same versions."""
+    """Return the entries of an existing tuning file. Raises TimingError if it is not a tuning file for the same
+    versions."""
     if not path.exists():
         return []
     try:
@@ -259,7 +260,7 @@ def card(index: int) -> dict[str, Any]:
 
 
 def times(index: int, launches: Sequence[Launch]) -> dict[int, float]:
-    """Return the microseconds of launches by number, without those that fail, which are printed."""
+    """Return the microseconds of launches by number. Failed launches are printed and excluded."""
     found: dict[int, float] = {}
     for number, answer in enumerate(timed(index, launches)):
         if "failed" in answer:

@@ -1,4 +1,4 @@
-"""Read a tuning file: the templates and parameters that were fastest on a GPU (timing.py), for builds without one."""
+"""Read a tuning file: the templates and parameters that were fastest on a GPU (timing.py), for builds without a GPU."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tuning:
     """A tuning file, and the choices of one partition.
 
     found    the file's entries, by identity
-    tuned    choices that the file decided; `by_cost` are those that it lacks, by identity
+    tuned    choices that the file decided; `by_cost` are choices that it lacks, by identity
     """
 
     found: Mapping[str, Entry] = field(default_factory=dict)

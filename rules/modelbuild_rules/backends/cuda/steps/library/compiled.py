@@ -71,8 +71,8 @@ def compile(
 
 
 def weights_list(constants: Sequence[Constant], changed: Mapping[str, str]) -> list[NamedBytes]:
-    """Return the list of a part's constants (runtime/aoti/constants.hpp), a line for each, and each constant as an
-    entry of its own, so that it is there once for several partitions. `changed`: as of `compile`."""
+    """Return the list of a part's constants (runtime/aoti/constants.hpp), a line for each, and each constant as a
+    separate entry, so that several partitions share it. `changed`: as for `compile`."""
     lines = []
     named = {}
     for each in constants:

@@ -103,17 +103,16 @@ def _image(kernel: Kernel, number: int, capabilities: Sequence[int], folder: Pat
 
 
 def _assemble(kernel: Kernel, capability: int, folder: Path) -> Path:
-    """Return a kernel's SASS for another capability than the target GPU's."""
+    """Return a kernel's SASS for a capability other than the target GPU's."""
     made = folder / f"{kernel.name}.{capability}.cubin"
-    # The level of register allocation is the one that Triton asks for, because of an error of ptxas 13.
+    # Uses Triton's level of register allocation, because of an error of ptxas 13.
     options = ("--regAllocOptLevel=2", f"--gpu-name=sm_{capability}")
     _tool(assembler(capability).path, *options, "-o", made, kernel.ptx)
     return made
 
 
 def _embedded(generated: Generated, images: Sequence[Path]) -> str:
-    """Return assembly with the images and the size of the library's own weights, none, under the names that the source
-    uses."""
+    """Return assembly with the images and the size of the library's own weights, 0, under the names in the source."""
     lines = ['.section .note.GNU-stack,"",%progbits', ".section .rodata", ".balign 64"]
     lines += [".global _binary_constants_bin_start", "_binary_constants_bin_start:", ".quad 0"]
     for kernel, image in zip(generated.kernels, images, strict=True):

@@ -18,7 +18,7 @@ def write_about(
     folder: Path, header: PlanHeader, capabilities: Sequence[str], version_compatible: bool = False
 ) -> None:
     """Write about.json of a compiled partition. `version_compatible`: newer versions of TensorRT, and the lean library,
-    can run the engine. TensorRT-RTX's library decides itself on engines of older versions."""
+    can run the engine. TensorRT-RTX's library itself accepts or rejects engines of older versions."""
     about: PartitionFacts = {
         "capabilities": [int(each.replace(".", "")) for each in capabilities],
         "requires": {

@@ -18,7 +18,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
 
 
 def aten_graph(program: ExportedProgram) -> torch.fx.Graph:
-    """Return a copy of the program's graph with ATen operators. Branches and loop bodies keep theirs."""
+    """Return a copy of the program's graph with ATen operators. Branches and loop bodies keep their operators."""
     graph = torch.fx.Graph()
     mapping: dict[Any, Any] = {}
     graph.output(graph.graph_copy(program.graph, mapping))

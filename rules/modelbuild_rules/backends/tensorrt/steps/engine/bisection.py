@@ -1,4 +1,4 @@
-"""Find the nodes with which a partition's engine can't be built, if TensorRT does not name them."""
+"""Find the nodes that prevent building a partition's engine, if TensorRT does not name them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from torch.utils import _pytree as pytree
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import INNER_PROFILES, PROFILES
 
 LEADING = 4
-"""The most nodes at the beginning that can be at fault together."""
+"""The maximum number of first nodes that can cause a failure together."""
 
 
 def nodes_at_fault(program: ExportedProgram, builds: Callable[[ExportedProgram], bool]) -> list[str]:
-    """Return the name of the first node with which the beginning of a partition can't be built, for a partition that
-    can't. If no beginning can, return the names of the nodes before the first that can be built alone, and none if that
-    is not near: the nodes are not the cause. Asks `builds` about as often as the number of nodes has binary digits."""
+    """Return the name of the first node with which the beginning of a partition cannot be built, for a partition that
+    cannot be built. If no beginning can be built, return the names of the nodes before the first node that can be built
+    alone; none if this node is not near, because then the nodes are not the cause. Calls `builds` about as often as the
+    number of nodes has binary digits."""
     names = [node.name for node in _steps(program)]
     good, bad = 0, len(names)
     while bad - good > 1:
@@ -48,7 +49,8 @@ def nodes_at_fault(program: ExportedProgram, builds: Callable[[ExportedProgram],
 
 def part(program: ExportedProgram, start: int, stop: int) -> ExportedProgram | None:
     """Return the program of some of a partition's nodes. Its inputs are tensors of earlier nodes and the partition's
-    own, its results the tensors that later nodes read. None if there are no results, or nodes read earlier numbers."""
+    own inputs, its results the tensors that later nodes read. None if there are no results, or nodes read earlier
+    numbers."""
     kept = set(_steps(program)[start:stop])
     graph, copies, earlier = Graph(), dict[Node, Node](), list[Node]()
     for node in program.graph.nodes:

@@ -29,7 +29,7 @@ class Metadata:
     device           index of the GPU that runs the engine
     platform         "linux_x86_64"
     aliased          (output, input, kind) of results that share the memory of an input
-    declared         facts about an engine from elsewhere, which the runtime compares with the engine; None for others
+    declared         facts about an engine from elsewhere, which the runtime compares with it; None for other engines
     precisions       the types that its layers compute in, if known
     """
 

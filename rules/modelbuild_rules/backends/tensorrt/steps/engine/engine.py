@@ -26,7 +26,7 @@ PROFILES = "tensorrt_profiles"
 """The key in nodes' meta of an input's shapes (see `shapes_of` in engine/profiles.py)."""
 
 INNER_PROFILES = "tensorrt_inner_profiles"
-"""The same of a partition's other tensors, to build parts of it; it is not stored."""
+"""The same key for a partition's other tensors, to build parts of the partition; it is not stored."""
 
 
 # torch_tensorrt's name of a layer, in TensorRT's messages: [TOPK]-[aten_ops.topk.default]-[topk_1].
@@ -45,7 +45,7 @@ class Engine:
 
 
 class ConversionError(StepError):
-    """TensorRT can't build the layers of an ATen operator, `target`."""
+    """TensorRT cannot build the layers of an ATen operator, `target`."""
 
     def __init__(self, target: Any, why: str) -> None:
         super().__init__(f"TensorRT can't convert {target} of the partition: {why}")
@@ -53,7 +53,7 @@ class ConversionError(StepError):
 
 
 def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Progress = ignore_progress) -> Engine:
-    """Build an engine. Raises StepError with TensorRT's message if it can't."""
+    """Build an engine. Raises StepError with TensorRT's message on failure."""
     torch_tensorrt = import_torch_tensorrt(attributes["flavour"])
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import trt
 
@@ -160,7 +160,7 @@ class _ErrorLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
-        if "catchCudaError" not in line:  # errors of the GPU that is not there
+        if "catchCudaError" not in line:  # errors of the missing GPU
             self._lines.append(line)
 
     @property

@@ -22,7 +22,7 @@ HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def in_half_precision(program: ExportedProgram, dtype: torch.dtype) -> ExportedProgram:
-    """Return a program of ATen operators that computes in half precision. `program` has a graph of its own, which
+    """Return a program of ATen operators that computes in half precision. The graph of `program` is a copy, which
     changes; its tensors do not."""
     graph = program.graph
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}

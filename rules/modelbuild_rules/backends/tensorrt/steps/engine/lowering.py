@@ -66,10 +66,11 @@ _ELEMENTWISE = (
 
 
 def _of_equal_ranks(operator: Any) -> Callable[..., Any]:
-    """Return a decomposition that gives the operand with fewer dimensions leading ones.
+    """Return a decomposition that adds leading dimensions of size 1 to the operand with fewer dimensions.
 
-    The converters would repeat it to the other's shape, as a constant of that size. If it is the bias of a product, and
-    the sum is split and transposed, TensorRT-RTX then fails to build the engine. Seen in TensorRT-RTX 1.6.1.
+    The converters would repeat the operand to the other operand's shape, as a constant of that size. If the operand is
+    the bias of a product, and the sum is split and transposed, TensorRT-RTX then fails to build the engine. Seen in
+    TensorRT-RTX 1.6.1.
     """
 
     def decompose(one: Any, other: Any, **options: Any) -> Any:
@@ -77,7 +78,7 @@ def _of_equal_ranks(operator: Any) -> Callable[..., Any]:
         if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
             return NotImplemented
         rank = max(one.dim(), other.dim())
-        # The type of a tensor without dimensions does not count beside another's.
+        # The other operand's type takes precedence over the type of a tensor without dimensions.
         if one.dim() == other.dim() or (min(one.dim(), other.dim()) == 0 and one.dtype != other.dtype):
             return NotImplemented
         return operator(_of_rank(one, rank), _of_rank(other, rank), **options)
@@ -115,7 +116,7 @@ def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
 
 
 def _index_put(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, accumulate: bool = False) -> Any:
-    """Decompose `x[:, :, index] = values`: the converter broadcasts values rightly only where the first dimension is
+    """Decompose `x[:, :, index] = values`: the converter broadcasts values correctly only if the first dimension is
     indexed."""
     given = [place for place, index in enumerate(indices) if index is not None]
     if len(given) != 1 or given[0] == 0 or indices[given[0]].dtype == torch.bool:
@@ -142,7 +143,7 @@ def _scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tenso
 
 
 def _scatter_number(x: torch.Tensor, dim: int, index: torch.Tensor, number: Any) -> Any:
-    """Decompose a scatter of a number, of which the converter makes float64."""
+    """Decompose a scatter of a number, which the converter would make float64."""
     return aten.scatter.src(x, dim, index, torch.full(index.shape, number, dtype=x.dtype, device=x.device))
 
 

@@ -69,7 +69,7 @@ class TensorrtPartitioner(Partitioner):
 
 
 def _require_effect(precision: str, partitions: list[list[torch.fx.Node]]) -> None:
-    """Raise StepError if half precision is asked of operators that do not compute in float32."""
+    """Raise StepError if half precision is requested and no operator computes in float32."""
     nodes = [node for nodes in partitions for node in nodes]
     if precision in HALVES and nodes and not any(map(computes_in_float32, nodes)):
         raise StepError(
@@ -94,7 +94,7 @@ def _require_all(program: ExportedProgram, partitions: list[list[torch.fx.Node]]
 
 
 def _tag_constants(program: ExportedProgram) -> None:
-    """Put constants into the partition that uses them, but no buffer that the program changes: an engine has no state
+    """Put constants into the partition that uses them, except buffers that the program changes: an engine has no state
     between calls."""
     tag_constant_data(program)
     signature = program.graph_signature
@@ -105,7 +105,7 @@ def _tag_constants(program: ExportedProgram) -> None:
         if signature.inputs_to_buffers.get(node.name) in changed:
             node.meta.pop("delegation_tag", None)
         elif "delegation_tag" not in node.meta:
-            # executorch leaves out each constant beside a changed buffer: the 1 of `count + 1`.
+            # executorch omits each constant next to a changed buffer: the 1 of `count + 1`.
             tags = {user.meta.get("delegation_tag") for user in node.users}
             if len(tags) == 1 and None not in tags:
                 node.meta["delegation_tag"] = tags.pop()

@@ -41,8 +41,8 @@ class PlanHeader:
 
 
 def read_header(start: bytes) -> PlanHeader:
-    """Return the header at the start of an engine's bytes; 256 of them are enough. Raises ValueError, with a problem to
-    print after the file's name, if they are not an engine's."""
+    """Return the header at the start of an engine's bytes; 256 bytes are enough. Raises ValueError, with a problem to
+    print after the file's name, if the bytes are not an engine's."""
     tag = start[:4]
     if len(start) < SIZE or tag not in _PRODUCTS:
         # Some exporters write JSON, and its length, before the engine.
@@ -57,8 +57,8 @@ def read_header(start: bytes) -> PlanHeader:
 
 
 def libraries(header: PlanHeader, version_compatible: bool) -> list[str]:
-    """Return the names of the libraries of which any one runs an engine: for a version-compatible one, the lean library
-    too."""
+    """Return the names of the libraries that can run an engine; for a version-compatible engine, also the lean
+    library."""
     if header.product == "TensorRT-RTX":
         return [f"libtensorrt_rtx.so.{header.version[0]}"]
     kinds = ("", "_lean") if version_compatible else ("",)

@@ -34,7 +34,7 @@ def round_down(module: torch.fx.GraphModule) -> None:
 
 
 def in_batches(module: torch.fx.GraphModule) -> None:
-    """Give poolings of one image, without a dimension of the batch, a batch of one."""
+    """Give poolings of one image without a batch dimension a batch of one."""
     for node in list(module.graph.nodes):
         dimensions = {**_POOLING, **_MEANS}.get(node.target)
         if dimensions is None or node.args[0].meta["val"].dim() != dimensions + 1:

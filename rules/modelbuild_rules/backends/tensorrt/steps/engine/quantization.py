@@ -36,8 +36,8 @@ def is_quantization(node: torch.fx.Node) -> bool:
 
 
 def problem(node: torch.fx.Node, constant: Callable[[torch.fx.Node], torch.Tensor | None]) -> str:
-    """Return why a quantize or dequantize node has no TensorRT layer; '' if it has one. `constant` returns the value of
-    a node that is constant."""
+    """Return why a quantize or dequantize node has no TensorRT layer; '' if it has a layer. `constant` returns the
+    value of a constant node."""
     if node.target in _FLOAT8:
         return _float8_problem(node, constant)
     (scale, zero), (least, most, dtype) = node.args[1:3], node.args[-3:]
@@ -70,15 +70,15 @@ def _float8_problem(node: torch.fx.Node, constant: Callable[[torch.fx.Node], tor
 
 
 def _is_known(value: torch.Tensor | None) -> TypeGuard[torch.Tensor]:
-    """Return whether a tensor has values. Those of a program that is only asked about may have none."""
+    """Return whether a tensor has values. Tensors of a program that is only checked may have none."""
     return value is not None and not isinstance(value, FakeTensor)
 
 
 def constants_of(
     program: ExportedProgram, stored: Mapping[str, torch.Tensor]
 ) -> Callable[[torch.fx.Node], torch.Tensor | None]:
-    """Return a function that returns the value of a node of a program, or of a copy, that is constant. executorch's
-    program for partitioners has no values, so `stored` has them by their names."""
+    """Return a function that returns the value of a constant node of a program or of its copy. executorch's program for
+    partitioners has no values, so `stored` has the values by name."""
     signature = program.graph_signature
     names = {
         **signature.inputs_to_parameters,
@@ -96,8 +96,9 @@ def constants_of(
 
 
 def left_whole(graph: torch.fx.Graph, refused: Mapping[str, str]) -> dict[str, str]:
-    """Return the nodes that have to be refused beside others, with the reason: an operator on quantized values goes
-    with its dequantize nodes and, if refused, with its quantize nodes; and these with each other."""
+    """Return the nodes that must be refused together with other nodes, with the reason: an operator on quantized values
+    goes with its dequantize nodes and, if refused, with its quantize nodes; quantize and dequantize nodes go with each
+    other."""
     operators = quantized(graph)
     weights = of_weights(graph)
     found = dict(refused)
@@ -134,7 +135,7 @@ def _beside(
 
 
 def _users(node: torch.fx.Node, weights: Mapping[torch.fx.Node, torch.fx.Node]) -> Iterable[torch.fx.Node]:
-    """Yield the users of a node, and of what moves its values."""
+    """Yield the users of a node, and of the nodes that move its values."""
     for user in node.users:
         if user in weights:
             yield from _users(user, weights)
@@ -147,7 +148,7 @@ def _any(nodes: Iterable[torch.fx.Node], refused: Mapping[str, str]) -> bool:
 
 
 def _is_other_quantization(node: torch.fx.Node) -> bool:
-    """Return whether a node is of torchao's other operators, as ranges that each call computes."""
+    """Return whether a node is another operator of torchao, such as ranges that each call computes."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target.namespace == "torchao" and target not in _FLOAT8
 
@@ -166,8 +167,8 @@ def apart(graph: torch.fx.Graph, partitions: Iterable[Iterable[torch.fx.Node]]) 
 
 
 def register() -> None:
-    """Register converters of the operators at torch_tensorrt, whose own are for another library's operators, and keep
-    integers of constant weights from being expanded while it lowers a program."""
+    """Register converters of the operators at torch_tensorrt, whose own converters are for another library's operators,
+    and keep integers of constant weights from being expanded while it lowers a program."""
     from torch_tensorrt.dynamo.conversion import dynamo_tensorrt_converter
     from torch_tensorrt.dynamo.lowering import constant_fold_exclusions
 
@@ -205,7 +206,7 @@ def _dequantize(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> Any
 
 
 def _scale(ctx: Any, scale: Any, name: str) -> Any:
-    """Return a constant of one dimension. TensorRT-RTX 1.6.1 builds no convolution whose scale has none
+    """Return a constant of one dimension. TensorRT-RTX 1.6.1 cannot build a convolution whose scale has no dimension
     (MyelinCheckException in cudnn_impl.cpp)."""
     from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 

@@ -55,7 +55,7 @@ def _operator(name: str) -> str:
 
 def capability_setter(flavour: str, names: Sequence[str], trt: Any) -> Callable[[Any], None]:
     """Return a function that sets a builder configuration's compute capabilities. Standard TensorRT builds for this
-    machine's GPU only. Raises StepError for unknown capabilities, and if that GPU has another one."""
+    machine's GPU only. Raises StepError for unknown capabilities, and if this GPU has another capability."""
     if flavour == "standard":
         _check_gpu(names)
         return lambda config: None
@@ -82,7 +82,7 @@ def _check_gpu(names: Sequence[str]) -> None:
 
 def capabilities(names: Sequence[str], trt: Any) -> list[Any]:
     """Return the builder's values for compute capabilities such as "8.9", lowest first. Raises StepError for unknown
-    ones."""
+    capabilities."""
     found = []
     for name in sorted(names, key=lambda name: [int(part) for part in name.split(".")]):
         value = getattr(trt.ComputeCapability, f"SM{name.replace('.', '')}", None)

@@ -1,4 +1,4 @@
-"""Rewrite sums that TensorRT-RTX can't build to differences of equal value."""
+"""Rewrite sums that TensorRT-RTX cannot build to differences of equal value."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _VIEWS = (
 
 
 def subtract_negatives(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Replace `product + constant` by `product - (-constant)`, if the constant differs by row and the sum is divided.
+    """Replace `product + constant` with `product - (-constant)`, if the constant differs by row and the sum is divided.
 
-    TensorRT-RTX fails to build the former if its parts are transposed (MyelinCheckException in operand.cpp: a size
-    differs from the payload's). Seen in TensorRT-RTX 1.6.1. Both have the same bits.
+    TensorRT-RTX fails to build the sum if its parts are transposed (MyelinCheckException in operand.cpp: a size differs
+    from the payload's). Seen in TensorRT-RTX 1.6.1. The results have the same bits.
     """
     graph = module.graph
     for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):

@@ -41,7 +41,7 @@ class Support(OperatorSupportBase):
     def __init__(
         self, program: ExportedProgram, settings: Any, stored: Mapping[str, torch.Tensor] | None = None
     ) -> None:
-        """`stored` has constants by name, if the program's have no values."""
+        """`stored` has constants by name, if the program's constants have no values."""
         from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
         # The registry's settings are global, so a process compiles one program only.
@@ -69,7 +69,8 @@ class Support(OperatorSupportBase):
         self.leave_whole()
 
     def leave_whole(self) -> None:
-        """Refuse nodes that have to go with refused ones: operators on quantized values, and what quantizes these."""
+        """Refuse nodes that must go with refused nodes: operators on quantized values, and the nodes that quantize the
+        values."""
         self.refused.update(quantization.left_whole(self._graph, self.refused))
 
     def refuse_apart(self, partitions: list[list[torch.fx.Node]]) -> bool:
@@ -105,7 +106,7 @@ class Support(OperatorSupportBase):
             return f"TensorRT does not compute with {str(unknown[0]).removeprefix('torch.')}"
         try:
             decomposed = self._decomposed(node)
-        except Exception as error:  # a decomposition may raise anything for arguments that it does not know
+        except Exception as error:  # A decomposition may raise any exception for arguments that it does not support.
             return f"torch_tensorrt can't decompose it: {str(error).partition(chr(10))[0]}"
         return next(filter(None, map(self._refusal, decomposed)), "")
 
@@ -114,7 +115,7 @@ class Support(OperatorSupportBase):
         return found is not None and bool(found[2]["requires_output_allocator"])
 
     def _refusal(self, node: torch.fx.Node) -> str:
-        """Return why no usable converter exists for an ATen node; '' if one does."""
+        """Return why no usable converter exists for an ATen node; '' if a converter exists."""
         from torch_tensorrt.dynamo.conversion._ConverterRegistry import ConverterRegistry
 
         excluded = self._settings.torch_executed_ops
@@ -129,7 +130,7 @@ class Support(OperatorSupportBase):
         return ""
 
     def _decomposed(self, node: torch.fx.Node) -> list[torch.fx.Node]:
-        """Return the ATen nodes into which torch_tensorrt's lowering decomposes a node, or the node's own."""
+        """Return the ATen nodes into which torch_tensorrt's lowering decomposes a node, or the node's own ATen node."""
         if node.target not in self._table or node.target in WITH_INDICES.values():
             return [node]
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
@@ -150,7 +151,7 @@ class Support(OperatorSupportBase):
 
 
 _COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
-# TensorRT has uint8 and int8 as well, but hardly an operator takes them.
+# TensorRT has uint8 and int8 as well, but few operators accept them.
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool)
 
 

@@ -24,7 +24,7 @@ DISTRIBUTIONS = {"rtx": "torch-tensorrt-rtx", "standard": "torch-tensorrt"}
 EXTRAS = {"rtx": "tensorrt-rtx", "standard": "tensorrt"}
 
 PRIVATE = (
-    # Replaced while torch_tensorrt is imported without a GPU, and put back.
+    # Replaced while torch_tensorrt is imported without a GPU, and restored afterwards.
     "torch.cuda:get_device_capability",
     "torch.cuda:current_device",
     # Called.
@@ -53,7 +53,7 @@ PENDING = "pending_fresh_unbacked_symbols"
 
 
 def import_torch_tensorrt(flavour: str) -> Any:
-    """Import torch_tensorrt. Raises StepError unless its flavour is `flavour` and its version the one checked."""
+    """Import torch_tensorrt. Raises StepError unless it has the flavour `flavour` and the checked version."""
     distribution = DISTRIBUTIONS[flavour]
     try:
         found = version(distribution)

@@ -25,7 +25,7 @@ _PLACE = "modelbuild_place"
 
 
 def mark_places(module: torch.fx.GraphModule) -> None:
-    """Store the position of each node, including those of branches, unless it is stored already."""
+    """Store the position of each node, including nodes of branches, unless it is stored already."""
     for graph in [inner.graph for inner in module.modules() if isinstance(inner, torch.fx.GraphModule)]:
         for place, node in enumerate(graph.nodes):
             node.meta.setdefault(_PLACE, place)
@@ -46,7 +46,7 @@ def arranged() -> Iterator[None]:
 
 def _arrange(graph: torch.fx.Graph, call: torch.fx.Node) -> None:
     """Reorder a partition's graph, its call's arguments and the users of the call's results. The graph's first inputs
-    are those arguments; the others are its own constants."""
+    are the arguments; the others are its own constants."""
     last = graph.output_node()
     given = [node for node in graph.nodes if node.op == "placeholder"]
     nodes = _in_order([node for node in graph.nodes if node.op not in ("placeholder", "output")])

@@ -1,8 +1,8 @@
 """Make backends capture partitions instead of compiling them, and put placeholders into the program.
 
-For each partition, executorch sorts the remaining program, and torch.fx generates and compiles its Python code, and
-that of all partitions before. No pass runs this code: passes interpret graphs. So it is compiled when it is first
-called.
+For each partition, executorch sorts the remaining program, and torch.fx generates and compiles the Python code of this
+program and of all earlier partitions. No pass runs this code: passes interpret graphs. So the code is compiled only
+when it is first called.
 
 Private names of executorch are patched while the context lasts; executorch_private.py lists them.
 """
@@ -24,7 +24,7 @@ from modelbuild_rules.program.steps.lowering.patches.arrange import arranged
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
-"""Stores a partition (an edge ExportedProgram of its own) and its compile specs, and returns the partition's id."""
+"""Stores a partition (a separate edge ExportedProgram) and its compile specs, and returns the partition's id."""
 
 _COMPILE = GraphModule.recompile
 
@@ -39,7 +39,7 @@ def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
         named = NamedDataStoreOutput([mark], {mark.decode(): DataEntry(0, 1, None)}, {})
         return PreprocessResult(processed_bytes=mark, debug_handle_map={}, data_store_output=named)
 
-    # From the base class, because some backends override it to process all partitions at once.
+    # Patched in the base class, because some backends override it to process all partitions at once.
     each: Any = classmethod(BackendDetails.preprocess_multimethod.__func__)
     wanted = set(backend_ids)  # several classes may have one name
     with ExitStack() as stack:
@@ -66,7 +66,7 @@ def compiled_late() -> Iterator[None]:
 
 def _postpone(module: GraphModule) -> None:
     if not hasattr(module, "_code"):
-        _COMPILE(module)  # a new module, which has to be complete
+        _COMPILE(module)  # a new module, which must be complete
     type(module).forward = _compiled
 
 

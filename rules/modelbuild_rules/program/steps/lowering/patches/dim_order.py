@@ -1,10 +1,11 @@
-"""Find the order of dimensions of tensors whose sizes depend on values, and of those in an order that ExecuTorch lacks.
+"""Find the order of dimensions of tensors whose sizes depend on values, and of tensors in an order that ExecuTorch
+lacks.
 
-ExecuTorch sorts a tensor's strides. It can't compare the strides (n, 1) of a matrix with n columns, since n may be 0.
-Each order is right then, so the order for every n above 1 is taken.
+ExecuTorch sorts a tensor's strides. It cannot compare the strides (n, 1) of a matrix with n columns, because n may be
+0. For 0 each order is right, so this module uses the order for every n above 1.
 
-It knows row-major order and torch.channels_last, and fails on others, such as torch.channels_last_3d. Copies to these
-are made in row-major order, as rewrites/row_major.py makes them all.
+ExecuTorch knows row-major order and torch.channels_last, and fails on other orders, such as torch.channels_last_3d.
+Copies to these orders are made in row-major order, as rewrites/row_major.py makes all copies.
 
 Private names of executorch are patched temporarily; executorch_private.py lists them. Of torch: torch.SymInt.node
 (expr), checked on torch 2.14.0.

@@ -1,6 +1,7 @@
-"""Help executorch's passes: show each, let all have one mode of fake tensors, and let them compute shapes of slices.
+"""Help executorch's passes: show each pass, let all use one mode of fake tensors, and let them compute shapes of
+slices.
 
-For a program without inputs, each of executorch's passes makes a mode of fake tensors, and torch accepts one.
+For a program without inputs, each of executorch's passes makes a mode of fake tensors, but torch accepts only one mode.
 
 torch computes the shape of `slice` for tensors whose size depends on values, but not of `slice_copy`, which replaces it
 in executorch's edge dialect: its default compares the sizes and fails. So `slice_copy` gets the shape of `slice`.

@@ -1,8 +1,8 @@
 """Bound sizes that depend on values, for ExecuTorch's memory plan.
 
 torch.export gives each such size a symbol, whose range has an upper bound only if the operator states one. For the
-operators here the bound follows from the inputs: nms keeps no more boxes than it gets. nonzero of a tensor whose own
-size depends on values has as many elements at most, of which torch.export may not have known the bound. The sum of
+operators here the bound follows from the inputs: nms keeps no more boxes than it gets. nonzero returns at most as many
+elements as its input has; torch.export may not have known this bound if the input's size depends on values. The sum of
 constant repeats is known.
 
 Private names used, checked on torch 2.14.0: torch.SymInt.node (expr, shape_env), ShapeEnv.var_to_range,
@@ -28,8 +28,8 @@ aten = torch.ops.aten
 
 
 def bound_sizes(ep: ExportedProgram) -> str:
-    """Give each size that depends on values the least upper bound that is known. Return the error message for nodes
-    that make sizes without one; '' if there are none."""
+    """Give each size that depends on values the least known upper bound. Return the error message for nodes that make
+    unbounded sizes; '' if there are none."""
     makers: dict[Any, torch.fx.Node] = {}
     unbounded: dict[torch.fx.Node, str] = {}
     for node in all_nodes(ep.graph_module):
@@ -120,7 +120,7 @@ def _unique_consecutive(x: Any, inverse: bool = False, counts: bool = False, dim
 
 
 def _bincount(x: Any, weights: Any = None, minlength: Any = 0) -> int | None:
-    """Return how many numbers a type of 8 bits has; no other bound is known."""
+    """Return the number of values of an 8-bit type; no other bound is known."""
     kind = x.meta["val"].dtype
     least = _upper(minlength.meta["val"] if isinstance(minlength, torch.fx.Node) else minlength)
     return None if kind.itemsize > 1 or least is None else max(torch.iinfo(kind).max + 1, least)

@@ -1,7 +1,7 @@
 """Decompose a program only where that changes it.
 
 torch traces the whole program again for each table of decompositions, which takes seconds, and minutes for a program
-with hundreds of sizes that depend on values. executorch asks for three tables; often only one of them changes anything.
+with hundreds of sizes that depend on values. executorch uses three tables; often only one table changes anything.
 
 torch.export.ExportedProgram.run_decompositions is patched temporarily. Checked on torch 2.14.0.
 """
@@ -20,7 +20,7 @@ _FUNCTIONAL = "modelbuild_functional"
 """A key of a graph module's meta, which torch copies to the graph modules made from it."""
 
 _SAME = (torch.ops.aten.sym_size.int,)
-"""Operators that tables contain and that stay as they are."""
+"""Operators that tables contain and that stay unchanged."""
 
 
 def all_nodes(module: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:

@@ -1,8 +1,8 @@
 """Correct the states of buffers and the results of torch.cond in a program whose partitions are calls of delegates.
 
 ExecuTorch 1.5.1 drops the initial states of buffers (executorch/exir/passes/init_mutable_pass.py). It plans the
-branches of each condition in the same memory, and their results with it: the results of one condition are lost as soon
-as another one runs.
+branches of all conditions, with their results, in the same memory: the results of one condition are lost as soon as
+another condition runs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _CONDITION = torch.ops.higher_order.cond
 
 
 def initialize_buffers(program: ExportedProgram) -> None:
-    """Keep the initial state of each buffer that the program mutates, unless it is all zeros, as arenas initially
-    are."""
+    """Keep the initial state of each buffer that the program mutates, unless it is all zeros, because arenas start with
+    zeros."""
     mutated = set(program.graph_signature.buffers_to_mutate.values())
     for node in program.graph.nodes:
         if node.op == "placeholder" and program.graph_signature.inputs_to_buffers.get(node.name) in mutated:
@@ -38,7 +38,7 @@ def has_conditions(program: ExportedProgram) -> bool:
 
 
 def keep_results(program: ExportedProgram) -> None:
-    """Copy the results of each condition out of the memory that all branches have in common."""
+    """Copy the results of each condition out of the memory that all branches share."""
     for each in list(program.graph_module.modules()):
         if not isinstance(each, GraphModule):
             continue

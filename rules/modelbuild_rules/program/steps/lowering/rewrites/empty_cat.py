@@ -3,8 +3,8 @@
 The portable kernel of cat takes such tensors as 0 wide: four of 0 x 1 become 0 x 0 along dimension 1, not 0 x 4. So the
 result is viewed in its own shape. Seen in executorch 1.5.1.
 
-A vector without elements may be among tensors of more dimensions, as in caches of transformers, and counts for nothing.
-It is left out: backends take no such tensors.
+A vector without elements may be among tensors of more dimensions, as in caches of transformers, and adds nothing. It is
+removed, because backends do not take empty vectors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _counted(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _may_lack_elements(tensors: Sequence[torch.Tensor], dim: int | None) -> bool:
-    """Return whether a dimension besides `dim` of the tensors may be 0."""
+    """Return whether a dimension of the tensors other than `dim` may be 0."""
     shape = list(tensors[0].shape)
     if dim is not None and shape:
         del shape[dim]

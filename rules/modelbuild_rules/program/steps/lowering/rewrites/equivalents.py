@@ -1,4 +1,4 @@
-"""Replace operators without kernels by others that compute the same and have one.
+"""Replace operators without kernels with equivalent operators that have kernels.
 
 | operator | becomes |
 | --- | --- |
@@ -8,7 +8,7 @@
 | interpolation with antialiasing | weighted means of windows |
 | linear interpolation in one or three dimensions | sums of products of the values at corners |
 | the questions of `torch._check` whether all or some values are true | `any` |
-| inverses, solutions and factors that check, also those of tensors | without the check: infinities or NaN if singular |
+| inverses, solutions and factors that check, also of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
 | rrelu in evaluation mode | leaky_relu |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
@@ -37,12 +37,12 @@ aten = torch.ops.aten
 
 
 def has_equivalents(program: ExportedProgram) -> bool:
-    """Return whether a program has such operators."""
+    """Return whether a program has operators of this table."""
     return any(map(_concerned, all_nodes(program.graph_module)))
 
 
 def with_equivalents(program: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent program without such operators."""
+    """Return an equivalent program without operators of this table."""
     return decomposed(program, _EQUIVALENTS)
 
 
@@ -96,7 +96,7 @@ def _bucketize(values: Tensor, boundaries: Tensor, **how: Any) -> Any:
 
 
 def _of_one_type(sequence: Tensor, values: Any) -> tuple[Tensor, Tensor]:
-    """Return a tensor, and another or a number, in the type that eager mode compares them in."""
+    """Return a tensor, and another tensor or a number, in the type that eager mode compares them in."""
     if isinstance(values, Tensor):
         kind = torch.result_type(sequence, values)
         return sequence.to(kind), values.to(kind)
@@ -159,7 +159,7 @@ def _cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, awei
     rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
     if fweights is None and aweights is None:
         centred = rows - rows.mean(1, True)
-        count = torch.ones_like(rows[0]).sum()  # a size, which torch takes for positive, would lose its bound
+        count = torch.ones_like(rows[0]).sum()  # a size, which torch assumes to be positive, would lose its bound
         return (centred @ centred.t() / (count - correction).clamp(min=0)).squeeze()
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
     assert weights is not None

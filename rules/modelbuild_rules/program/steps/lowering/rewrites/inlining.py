@@ -1,4 +1,4 @@
-"""Replace a node of an ATen program by operators that compute the same, traced from a function.
+"""Replace a node of an ATen program with equivalent operators, traced from a function.
 
 Private names used, checked on torch 2.14.0: torch._dispatch.python.enable_python_dispatcher,
 torch._subclasses.functional_tensor.dispatch_functionalize, torch.utils._pytree. None is patched.
@@ -28,8 +28,8 @@ def traced(
     inputs: Sequence[Node],
     forms: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> torch.fx.GraphModule:
-    """Return the operators of a function, which takes the values of `inputs`, in the place of a node. `forms` has what
-    replaces an operator in it."""
+    """Return the operators of a function, which takes the values of `inputs`, inserted instead of a node. `forms` has
+    the replacements of operators in the function."""
     near = pytree.tree_leaves([each.meta.get("val") for each in (node, *node.all_input_nodes)])
     mode = next(each.fake_mode for each in near if hasattr(each, "fake_mode"))
     with mode, enable_python_dispatcher(), torch.no_grad():
@@ -78,7 +78,7 @@ def origin_of(node: Node) -> dict[str, Any]:
 
 
 def _number(graph: Graph, node: Node, value: torch.Tensor) -> Node:
-    """Insert a tensor of one number. Raises NotImplementedError for a larger one."""
+    """Insert a tensor of one number. Raises NotImplementedError for a larger tensor."""
     if value.numel() != 1:
         raise NotImplementedError("its form has constants")
     made = graph.call_function(aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype})

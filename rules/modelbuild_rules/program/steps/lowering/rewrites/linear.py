@@ -1,7 +1,7 @@
-"""Make linear layers whole again where no backend takes them, because their number of rows depends on values.
+"""Restore linear layers that no backend takes because their number of rows depends on values.
 
-executorch decomposes them to a transposed copy of the weights and `addmm`, whose portable kernel is a plain loop. Its
-kernel of `linear` reads the weights as they are and multiplies in blocks.
+executorch decomposes them to a transposed copy of the weights and `addmm`, whose portable kernel is a plain loop.
+executorch's kernel of `linear` reads the weights without a copy and multiplies in blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def has_unknown_sizes(program: Any) -> bool:
 
 
 def whole_linear(module: torch.fx.GraphModule) -> PassResult:
-    """Replace products of a matrix of unknown height and transposed weights by `linear` (a pass on edge graphs)."""
+    """Replace products of a matrix of unknown height and transposed weights with `linear` (a pass on edge graphs)."""
     changed = False
     for node in list(module.graph.nodes):
         found = _layer(node)

@@ -27,7 +27,7 @@ _OPERATORS = (aten.nonzero.default, aten.argwhere.default, aten.where.default, a
 
 
 def has_nonzero(program: ExportedProgram) -> bool:
-    """Return whether a program looks for elements that are not zero, or has masks as indices."""
+    """Return whether a program searches for nonzero elements, or has masks as indices."""
     return any(map(_concerned, all_nodes(program.graph_module)))
 
 
@@ -51,7 +51,7 @@ def _has_mask(indices: Sequence[torch.Tensor | None]) -> bool:
 
 
 def _is_mask(index: torch.Tensor | None) -> bool:
-    """Return whether an index is a mask. One without dimensions selects all or nothing, and is left alone."""
+    """Return whether an index is a mask. A mask without dimensions selects all or nothing, and does not count."""
     return index is not None and index.dtype in (torch.bool, torch.uint8) and index.dim() > 0
 
 

@@ -29,7 +29,7 @@ def has_recurrent_nets(program: ExportedProgram) -> bool:
 
 def keep_loops(program: ExportedProgram, unrolled: int) -> ExportedProgram:
     """Return an equivalent program whose recurrent nets are operators with kernels. Nets with at most `unrolled` steps
-    are left as they are."""
+    stay unchanged."""
     lowered_operators.register()
 
     def decomposition(net: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ def keep_loops(program: ExportedProgram, unrolled: int) -> ExportedProgram:
 
 @dataclass(frozen=True)
 class _Net:
-    """The arguments that all nets have; `dropout` is that between layers."""
+    """The arguments that all nets have; `dropout` is the dropout between layers."""
 
     params: Sequence[Tensor]
     has_biases: bool
@@ -57,8 +57,9 @@ class _Net:
     def results(
         self, x: Tensor, states: Sequence[Tensor], loop: Callable[..., Sequence[Tensor]], projected: bool = False
     ) -> tuple[Tensor, ...]:
-        """Return the net's results: of all steps, and the last states. `loop` computes one direction of one layer, from
-        the products of its inputs, the weight and bias of its state, its projection, and its initial states."""
+        """Return the net's results: the results of all steps, and the last states. `loop` computes one direction of one
+        layer, from the products of its inputs, the weight and bias of its state, its projection, and its initial
+        states."""
         count = 2 + 2 * self.has_biases + projected
         directions = 2 if self.bidirectional else 1
         ends: list[Sequence[Tensor]] = []

@@ -1,7 +1,7 @@
-"""Replace operators that no backend takes by others, where no kernel computes them as eager mode does.
+"""Replace operators that no backend takes and that no kernel computes as eager mode does.
 
-An operator has a form of ours (forms/), or a decomposition of torch's. Nodes of an ATen program are traced with them,
-and the trace replaces the node.
+An operator has a form of modelbuild (forms/), or a decomposition of torch. Nodes of an ATen program are traced with
+these, and the trace replaces the node.
 
 Private names used, checked on torch 2.14.0: torch._decomp (core_aten_decompositions, decomposition_table),
 torch._guards.detect_fake_mode, ShapeEnv.pending_fresh_unbacked_symbols. None is patched.
@@ -51,9 +51,9 @@ def has_form(target: Any) -> bool:
 def with_forms(program: ExportedProgram, origins: Iterable[str], operators: Iterable[Any], nested: bool) -> Any:
     """Return an equivalent program in which forms replace some operators of the edge dialect.
 
-    origins    the nodes of the exported program that these were made from
+    origins    the nodes of the exported program that the operators were made from
     operators  their operators
-    nested     true if the operators of all branches of control flow are replaced, too
+    nested     true if the operators of all branches of control flow are also replaced
     """
     wanted = {aten_operator(each) for each in operators}
     forms = {
@@ -72,7 +72,7 @@ def with_forms(program: ExportedProgram, origins: Iterable[str], operators: Iter
             continue
         for node in list(module.graph.nodes):
             found = nested if module is not program.graph_module else (origin(node) or node.name) in names
-            # The trace of an operator that makes sizes leaves sizes that nothing has.
+            # The trace of an operator that makes sizes leaves unused sizes.
             if found and isinstance(node.target, torch._ops.OpOverload) and "unbacked_bindings" not in node.meta:
                 _replace(program, module, node, forms)
         module.graph.eliminate_dead_code()
@@ -82,7 +82,7 @@ def with_forms(program: ExportedProgram, origins: Iterable[str], operators: Iter
 
 
 def _replace(program: ExportedProgram, module: GraphModule, node: Node, forms: Forms) -> None:
-    """Replace a node by its trace, if a form is in it. A node whose form cannot be traced is left."""
+    """Replace a node with its trace, if a form is in it. A node whose form cannot be traced stays unchanged."""
     inputs = list(node.all_input_nodes)
 
     def called(*values: Any) -> Any:
@@ -95,7 +95,7 @@ def _replace(program: ExportedProgram, module: GraphModule, node: Node, forms: F
         if trace is None:
             return
         results = inline(module.graph, node, trace, inputs)
-    except Exception as problem:  # of torch's decompositions, of many kinds; the operator is reported later
+    except Exception as problem:  # exceptions of torch's decompositions, of many kinds; the operator is reported later
         print(f"{node.target} ({node.name}) has no form: {problem}")
         return
     made: list[tuple[Node, Node]] = [(node, results[0])]
@@ -109,13 +109,13 @@ def _replace(program: ExportedProgram, module: GraphModule, node: Node, forms: F
 
 @cache
 def _composed() -> Forms:
-    """Return the decompositions that executorch asks for, by which an operator may become one that has a form."""
+    """Return the decompositions that executorch uses, by which an operator may become an operator that has a form."""
     return dict(core_aten_decompositions())
 
 
 def _with(forms: Forms, function: Callable[..., Any], node: Node, inputs: list[Node]) -> GraphModule | None:
-    """Return the trace of a node's operator; None if no form is in it. Raises NotImplementedError for a trace that
-    makes something else."""
+    """Return the trace of a node's operator; None if no form is in it. Raises NotImplementedError for a trace with
+    another result."""
     used: list[Any] = []
 
     def counted(target: Any, form: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,9 +1,9 @@
 """Let all tensors of an edge program lie in row-major order.
 
-torch.channels_last gives tensors another order in memory: copies that ask for it, weights that have it, and results of
-convolutions with these. Results of linear algebra lie column by column. Most of ExecuTorch's kernels expect the same
-order of all their tensors, many only row-major order. Some refuse others when the program runs (error 0x12), some
-compute wrong values. Seen in executorch 1.5.1.
+torch.channels_last gives tensors another order in memory: copies that request it, weights that have it, and results of
+convolutions with these weights. Results of linear algebra lie column by column. Most of ExecuTorch's kernels expect the
+same order of all their tensors, many only row-major order. With other orders, some kernels fail when the program runs
+(error 0x12), and some compute wrong values. Seen in executorch 1.5.1.
 
 Backends choose orders inside partitions themselves, and lose nothing.
 """
@@ -28,7 +28,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_n
 
 
 class _RowMajorGraph(ExportPass):
-    """Replaces the orders of inputs and copies, computes those of all results again, and copies results to which their
+    """Replaces the orders of inputs and copies, recomputes the orders of all results, and copies results to which their
     operators give another order."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
@@ -77,14 +77,14 @@ ROW_MAJOR = (_RowMajorGraph(), _RowMajorConstants())
 
 
 def _row_major(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an operator, with row-major order if they name another."""
+    """Return the arguments of an operator, with row-major order instead of any other order that they name."""
     order = arguments.get("dim_order")
     return {**arguments, "dim_order": list(range(len(order)))} if order else dict(arguments)
 
 
 def _bypass(copy: Node) -> None:
-    """Let operators read what a copy reads, if only the order differed. An output stays a copy, of another operator:
-    XNNPACK's code refuses a partition of only a copy without a change."""
+    """Let operators read the input of a copy, if the copy changed only the order. An output stays a copy, by another
+    operator: XNNPACK's code refuses a partition of only a copy without a change."""
     source = copy.args[0]
     if not isinstance(source, Node) or source.meta["val"].dtype != copy.meta["val"].dtype:
         return
@@ -98,7 +98,7 @@ def _bypass(copy: Node) -> None:
 
 
 def _is_other(node: Node) -> bool:
-    """Return whether a node's result lies in another order, without any doubt."""
+    """Return whether a node's result certainly lies in another order."""
     value = node.meta.get("val")
     return isinstance(value, Tensor) and any(
         map(statically_known_true, map(ne, value.stride(), _empty(value).stride()))

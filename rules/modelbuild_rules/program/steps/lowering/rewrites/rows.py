@@ -1,9 +1,9 @@
 """Let torch multiply all rows of an input by a matrix at once.
 
-torch decomposes a linear layer, or a product with a matrix, to one product of all rows if the dimensions of its input
-before the last can be seen as one. Otherwise (an input with exchanged dimensions, as in torch.nn.MultiheadAttention) it
-repeats the matrix for each index of the first dimension, and executorch stores the copies: 700 MB for each layer of a
-ViT-B with 8 images.
+torch decomposes a linear layer, or a product with a matrix, to one product of all rows if the input's dimensions before
+the last can be viewed as one dimension. Otherwise (an input with exchanged dimensions, as in
+torch.nn.MultiheadAttention) it repeats the matrix for each index of the first dimension, and executorch stores the
+copies: 700 MB for each layer of a ViT-B with 8 images.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _PRODUCTS = (aten.linear.default, aten.matmul.default)
 
 
 def has_separate_rows(program: ExportedProgram) -> bool:
-    """Return whether an ATen program multiplies rows that can't be seen as one matrix."""
+    """Return whether an ATen program multiplies rows that cannot be viewed as one matrix."""
     return any(map(_concerned, program.graph.nodes))
 
 
 def join_rows(program: ExportedProgram, kept: Collection[Any]) -> ExportedProgram:
-    """Copy inputs of an ATen program's products, so that their rows are consecutive; `kept` are operators that stay as
-    they are. Inputs with sizes that depend on values are left. Return the program, which is changed."""
+    """Copy inputs of an ATen program's products, so that their rows are consecutive; `kept` are operators that stay
+    unchanged. Inputs with sizes that depend on values are not copied. Return the program, which is changed."""
     for node in program.graph.nodes:
         if node.target not in kept and _concerned(node):
             x = node.args[0]
@@ -48,7 +48,7 @@ def _concerned(node: Node) -> bool:
 
 
 def _separate(x: Tensor) -> bool:
-    """Return whether the dimensions of a tensor before the last can't be seen as one."""
+    """Return whether the dimensions of a tensor before the last cannot be viewed as one."""
     if x.dim() < 3 or free_unbacked_symbols(x):
         return False
     return any(x.stride(d) != x.stride(d + 1) * x.shape[d + 1] for d in range(x.dim() - 2))

@@ -79,7 +79,7 @@ def _transposed(node: Node) -> bool:
 
 def _flattened(program: ExportedProgram, found: Collection[Node]) -> dict[Node, int]:
     """Store the weights that only these convolutions use as weights of images; return their depths. XNNPACK takes
-    stored weights, and no computed ones."""
+    stored weights, but not computed weights."""
     depths = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind != InputKind.PARAMETER:
@@ -97,7 +97,7 @@ def _flattened(program: ExportedProgram, found: Collection[Node]) -> dict[Node, 
 
 
 def _is_weight(node: Node, user: Node, found: Collection[Node]) -> bool:
-    """Return whether a user of a node is one of some convolutions, and uses it as its weight alone."""
+    """Return whether a user of a node is one of some convolutions and uses the node only as its weight."""
     if user not in found:
         return False
     given = _arguments(user)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 MAX_HEAD = 256
-"""The largest size of a head; tiles of larger ones don't fit a GPU's shared memory."""
+"""The largest size of a head; tiles of larger heads do not fit a GPU's shared memory."""
 
 _LOG2E = 1.4426950408889634
 
@@ -30,7 +30,7 @@ def attention_kernel(  # type: ignore[no-untyped-def]
     queries,
     keys,
     heads,
-    sharing,  # heads of Q for one of K and V
+    sharing,  # heads of Q for each head of K and V
     stride_qb,
     stride_qh,
     stride_qm,
@@ -61,7 +61,7 @@ def attention_kernel(  # type: ignore[no-untyped-def]
     SELECT: tl.constexpr,  # the mask contains booleans
     ADD: tl.constexpr,  # the mask contains numbers
     WHOLE: tl.constexpr,  # keys is a multiple of BLOCK_N
-    ALIGN: tl.constexpr,  # strides of Q, K and V, but for their last dimension, are in units of it
+    ALIGN: tl.constexpr,  # strides of Q, K and V, except of their last dimension, are in units of it
 ):
     batch = (tl.program_id(1) // heads).to(tl.int64)
     head = (tl.program_id(1) % heads).to(tl.int64)
@@ -211,7 +211,7 @@ def _queries_first(q: Tensor) -> bool:
 
 
 def _outer_strides(x: Tensor) -> list[int]:
-    """Return all strides but the last; 0 for a dimension of one element, whose stride may be any."""
+    """Return all strides except the last; 0 for a dimension of one element, whose stride is arbitrary."""
     return [0 if isinstance(n, int) and n == 1 else step for n, step in zip(x.shape[:3], x.stride()[:3], strict=True)]
 
 

@@ -1,5 +1,5 @@
 """Compile depthwise convolutions to loops over their taps. Inductor's template computes each group as a matrix product,
-in tiles of at least 16 channels, of which a depthwise convolution uses one.
+in tiles of at least 16 channels; a depthwise convolution uses one channel of a tile.
 
 Uses private parts of torch; target_gpu.py applies the lowering, and lists the versions that it was checked on.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 MOST_TAPS = 128
-"""The taps are unrolled; a convolution with more is left to the template."""
+"""The taps are unrolled. The template computes convolutions with more taps."""
 
 
 def with_depthwise(original: Callable[..., Any]) -> Callable[..., Any]:

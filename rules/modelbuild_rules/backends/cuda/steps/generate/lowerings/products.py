@@ -1,6 +1,6 @@
 """Compile convolutions of two dimensions and small matrix products to a template that can split their depth.
 
-The number of parts is that of the cheapest tile by estimated cost. Uses private parts of torch; target_gpu.py applies
+The cheapest tile by estimated cost determines the number of parts. Uses private parts of torch; target_gpu.py applies
 the lowerings, and lists the versions that they were checked on.
 """
 
@@ -43,7 +43,7 @@ TILES = tuple(
 
 SPLITS = (1, 2, 4, 8, 16)
 CANDIDATES = 8
-"""The number of tiles, the cheapest, to choose from."""
+"""The number of cheapest tiles to choose from."""
 
 
 def lowerings(original: Mapping[Any, Callable[..., Any]], gpu: Gpu, tf32: bool) -> dict[Any, Callable[..., Any]]:
@@ -104,8 +104,8 @@ def _patches(x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int],
     """Return the patches of x and the weight of a convolution as two matrices whose product is its result; None if
     patches overlap or lack an edge, or have so many channels that the template reads whole tiles of them.
 
-    In a ViT's first layer, each block of the template would compute two remainders for each element that it reads. So
-    that the product does not do the same, the copy of the patches is a kernel of its own.
+    In a ViT's first layer, each block of the template would compute two remainders for each element that it reads. The
+    copy of the patches is a separate kernel, so the product avoids these remainders.
     """
     from torch._inductor import ir
     from torch._inductor.lowering import lowerings as known

@@ -1,9 +1,9 @@
 """A Triton template for convolutions and matrix products whose depth may be split among blocks.
 
 It has Inductor's form (torch/_inductor/kernel/conv.py) with these differences: the depth is processed by SPLIT blocks,
-whose sums are added afterwards, so that small images use the whole GPU; masks are left out where no block is cut off;
-of few channels, a step takes several taps; and the output is a matrix, in the order of its memory, so that Inductor
-fuses the operators that follow. Uses private parts of torch, which target_gpu.py lists.
+whose sums are added afterwards, so that small images use the whole GPU; masks are omitted if no block is cut off; with
+few channels, a step takes several taps; and the output is a matrix, in the order of its memory, so that Inductor fuses
+the operators that follow. Uses private parts of torch, which target_gpu.py lists.
 """
 
 from __future__ import annotations

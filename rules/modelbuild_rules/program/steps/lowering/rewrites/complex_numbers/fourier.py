@@ -1,6 +1,6 @@
 """Fourier transforms as products with matrices of cosines and sines, in real arithmetic.
 
-The matrices are computed when the program runs: they are no weights, and a backend may fuse or fold them.
+The matrices are computed when the program runs: they are not weights, and a backend may fuse or fold them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Parts = tuple[Tensor, Tensor]
 """The real and the imaginary part of a complex tensor."""
 
 DIRECT = 1024
-"""The longest transform that is one product. A longer one is split into two, if its length has factors."""
+"""The longest transform that is one product. A longer transform is split into two, if its length has factors."""
 
 
 def transform(re: Tensor, im: Tensor | None, dim: int, sign: int, kept: int | None = None) -> Parts:
@@ -170,8 +170,8 @@ TRANSFORMS: Mapping[Any, Callable[..., Any]] = {
 
 
 def fails(node: torch.fx.Node) -> bool:
-    """Return whether a node is a transform that ExecuTorch 1.5.1's kernel refuses when the program runs: to all
-    frequencies of real numbers, or to real numbers along another dimension than the last."""
+    """Return whether a node is a transform that ExecuTorch 1.5.1's kernel refuses when the program runs: from real
+    numbers to all frequencies, or to real numbers along a dimension other than the last."""
     operator = aten_operator(node.target)
     if operator is aten._fft_r2c.default:
         return not node.args[3]

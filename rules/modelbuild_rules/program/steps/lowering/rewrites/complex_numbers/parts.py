@@ -1,6 +1,6 @@
 """Compute operators of complex numbers with the real and imaginary parts of their arguments.
 
-torch's ComplexTensor has the forms of most operators; Fourier transforms (fourier.py) and the others here are added.
+torch's ComplexTensor has the forms of most operators; this module and fourier.py (Fourier transforms) add others.
 
 Private names used, checked on torch 2.14.0: torch._subclasses.complex_tensor (ComplexTensor, its lookup_complex and
 COMPLEX_TO_REAL), torch.utils._python_dispatch.TorchDispatchMode, torch.utils._pytree. None is patched.
@@ -22,7 +22,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier im
 aten = torch.ops.aten
 
 _DIRECT = (aten.complex.default, aten.view_as_complex.default, aten.real.default, aten.imag.default)
-"""Operators whose form is called directly: they have real arguments, or torch would compose them of others."""
+"""Operators whose form is called directly: they have real arguments, or torch would compose them of other operators."""
 
 _APART = (aten.lift_fresh_copy.default, aten.roll.default, aten.unbind.int, aten.unfold.default)
 """Operators that torch's ComplexTensor lacks, and that treat both parts alike."""
@@ -30,7 +30,7 @@ _APART = (aten.lift_fresh_copy.default, aten.roll.default, aten.unbind.int, aten
 
 def compute(operator: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     """Return the result of an operator, with ComplexTensors for complex tensors. Raises NotImplementedError, or any
-    exception of torch's, for an operator without such a form."""
+    exception of torch, for an operator without a form for parts."""
     with _Parts():
         if operator in TRANSFORMS or operator in _DIRECT:
             return _by_parts(operator, args, kwargs)
@@ -38,7 +38,7 @@ def compute(operator: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
 
 
 class _Parts(TorchDispatchMode):
-    """Computes by parts, while torch composes an operator of simpler ones."""
+    """Computes by parts, while torch composes an operator of simpler operators."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         return _by_parts(func, args, kwargs or {})
@@ -79,7 +79,7 @@ def _transformed(func: Any, x: Any, *rest: Any, **kwargs: Any) -> Any:
 
 
 def _from_real(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Return the complex result of an operator on real tensors, or of one that makes a tensor of a number."""
+    """Return the complex result of an operator on real tensors, or of an operator that makes a tensor of a number."""
     place = next((place for place, each in enumerate(args) if isinstance(each, torch.Tensor)), None)
     if place is not None:
         whole = ComplexTensor(args[place], torch.zeros_like(args[place]))
@@ -92,7 +92,7 @@ def _from_real(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
 
 
 def _times(x: Any, by: Any) -> ComplexTensor:
-    """Return a complex tensor times a real one or a number. torch's form would make the other factor complex."""
+    """Return a complex tensor times a real tensor or a number. torch's form would make the other factor complex."""
     if not isinstance(x, ComplexTensor):
         x, by = by, x
     if isinstance(by, complex):

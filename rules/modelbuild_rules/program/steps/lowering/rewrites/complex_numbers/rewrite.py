@@ -1,7 +1,7 @@
 """Rewrite a program that computes with complex numbers to real arithmetic, for backends without complex tensors.
 
-A complex tensor becomes two real ones, its parts. Each node that computes with complex numbers is traced with parts in
-place of its complex arguments (parts.py), and the trace replaces it.
+A complex tensor becomes two real tensors, its parts. Each node that computes with complex numbers is traced with parts
+instead of its complex arguments (parts.py), and the trace replaces the node.
 
 Private names used, checked on torch 2.14.0: torch._subclasses.complex_tensor.ComplexTensor, torch.utils._pytree. None
 is patched.
@@ -29,13 +29,14 @@ from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inli
 aten = torch.ops.aten
 
 _INSIDE = ("aten.fft_", "aten._fft_", "aten.stft.", "aten.istft.")
-"""Beginnings of the names of operators that compute with complex numbers inside, even from real ones to real ones."""
+"""Prefixes of the names of operators that compute with complex numbers inside, even from real arguments to real
+results."""
 
 _NOTHING = (aten._assert_tensor_metadata.default,)
 
 
 def has_complex_scalars(program: ExportedProgram) -> bool:
-    """Return whether operators of an ATen program have complex numbers as arguments, which executorch can't lower."""
+    """Return whether operators of an ATen program have complex arguments, which executorch cannot lower."""
     return any(isinstance(each, complex) for node in program.graph.nodes for each in pytree.tree_leaves(node.args))
 
 
@@ -76,8 +77,8 @@ class _Rewrite:
         self._program = program
         self._signature = program.graph_signature
         self._graph = program.graph
-        self._made: dict[Node, Any] = {}  # by rewritten node: its results, with _Parts for complex ones
-        self._failed: dict[Node, str] = {}  # nodes without a real form, and those that use them ('')
+        self._made: dict[Node, Any] = {}  # results by rewritten node, with _Parts for complex results
+        self._failed: dict[Node, str] = {}  # nodes without a real form, and nodes that use these ('')
 
     def run(self) -> None:
         for node in list(self._graph.nodes):
@@ -121,7 +122,7 @@ class _Rewrite:
             self._made[node] = _Parts(*(call(self._graph, node, aten.select.int, both, -1, index) for index in (0, 1)))
 
     def _rewrite(self, node: Node) -> None:
-        """Insert the real form of a node, and use its real results in place of the node's."""
+        """Insert the real form of a node, and use its real results instead of the node's."""
         if node.target in _NOTHING:
             self._made[node] = None
         elif node.target is operator.getitem:
@@ -138,7 +139,7 @@ class _Rewrite:
             self._signature.replace_all_uses(node.name, made.name)
 
     def _inserted(self, node: Node) -> Any:
-        """Trace a node with parts in place of its complex arguments; insert the trace, and return its results."""
+        """Trace a node with parts instead of its complex arguments; insert the trace, and return its results."""
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
         nodes = [self._made.get(each, each) for each in leaves if isinstance(each, Node)]
         inputs = [part for each in nodes for part in (each.nodes if isinstance(each, _Parts) else (each,))]

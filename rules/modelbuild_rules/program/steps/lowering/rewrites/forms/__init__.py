@@ -1,8 +1,8 @@
-"""Forms of operators: others that compute the same, by ATen operator.
+"""Forms of operators: equivalent operators, by ATen operator.
 
 FORMS        of operators without a kernel
 CORRECTIONS  of operators whose kernel computes other values than eager mode for some arguments. They return
-             NotImplemented for all others, and do not contain their own operator with such arguments
+             NotImplemented for other arguments, and do not contain their own operator with wrong arguments
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Forms of operators whose kernels in ExecuTorch 1.5.1, or of ours, compute other values than eager mode for some
-arguments, or fail: docs/reference/portable.md has the table of ExecuTorch's. Ours lack types: grid_sampler_3d float16
-and bfloat16, scatter_reduce bool.
+"""Forms of operators whose kernels in ExecuTorch 1.5.1 or modelbuild compute other values than eager mode for some
+arguments, or fail. docs/reference/portable.md lists ExecuTorch's kernels. modelbuild's kernels lack types:
+grid_sampler_3d float16 and bfloat16, scatter_reduce bool.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _converted(x: Tensor, *, non_blocking: bool = False, dim_order: Any = None, 
 
 
 def _power(x: Tensor, exponent: Any) -> Any:
-    """Return square roots, as eager mode does, of -inf and -0.0 too; it computes powers of float16."""
+    """Return square roots, as eager mode does except for float16. A power has other values for -inf and -0.0."""
     if not x.is_floating_point() or x.dtype == torch.float16 or exponent not in (0.5, -0.5):
         return NotImplemented
     return torch.sqrt(x) if exponent > 0 else torch.rsqrt(x)

@@ -64,7 +64,7 @@ def _with_strided(
 
 
 def _empty(size: Sequence[Any], order: Sequence[int], *, dtype: Any = None, **how: Any) -> Any:
-    """Return zeros: each value is right."""
+    """Return zeros, because any values are right."""
     return torch.zeros(size, dtype=dtype)
 
 

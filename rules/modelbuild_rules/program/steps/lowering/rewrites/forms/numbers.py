@@ -1,4 +1,4 @@
-"""Forms of operators that compute each number by itself."""
+"""Forms of elementwise operators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _same_type(operator: Any) -> Callable[..., Any]:
 
 
 def _shifted_left(x: Tensor, y: Any) -> Any:
-    """Return shifted numbers: 0 where no bit is left, for which the kernel shifts by the remainder."""
+    """Return shifted numbers: 0 if no bit is left, where the kernel shifts by the remainder."""
     kind = torch.result_type(x, y)
     bits = torch.iinfo(kind).bits
     places = y.to(kind) if isinstance(y, Tensor) else torch.full_like(x, y, dtype=kind)
@@ -72,7 +72,7 @@ def _logaddexp2(x: Tensor, y: Tensor) -> Any:
 
 
 def _either(chosen: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Any:
-    """Return the chosen of two numbers, of which one may be NaN."""
+    """Return the chosen of two numbers, either of which may be NaN."""
     both = chosen(x, y)
     if not both.dtype.is_floating_point:
         return both
@@ -116,4 +116,4 @@ CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten.copysign.Tensor: _same_type(aten.copysign.Tensor),
     aten.nextafter.default: _same_type(aten.nextafter.default),
 }
-"""Forms of operators whose kernels, which are ours, have fewer types."""
+"""Forms of operators whose kernels in modelbuild support fewer types."""
