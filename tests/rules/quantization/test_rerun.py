@@ -76,7 +76,7 @@ TABLE = {
         edited("net.py", "    def forward", "    # Two layers.\n    def forward"), {EXPORT, MODULES, TEST}
     ),
     "stack": Row(
-        edited("BUILD.toml", 'type = "xnnpack" }, {', 'type = "xnnpack", precisions = ["fp32", "static_quant"] }, {'),
+        edited("BUILD.toml", '["xnnpack", ', '[{ type = "xnnpack", precisions = ["fp32", "static_quant"] }, '),
         {PARTITION},
     ),
     "scales of weights": Row(
