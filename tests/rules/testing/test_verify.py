@@ -39,7 +39,7 @@ def backends(exclude: Sequence[str] = ()) -> list[dict[str, Any]]:
     from modelbuild_rules.backends.xnnpack.backend import Xnnpack
 
     attributes = Xnnpack(type="xnnpack", exclude_ops=tuple(exclude)).model_dump(mode="json")
-    return [{**XNNPACK, "attributes": {name: attributes[name] for name in DECLARED.partition}}, PORTABLE]
+    return [{**XNNPACK, "attributes": DECLARED.partition_attributes(attributes, {})}, PORTABLE]
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +112,16 @@ def test_the_calls_of_a_right_program_are_listed(exported: Exported, tmp_path: P
 def _rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from modelbuild_rules.program.steps import partition
+    from modelbuild_rules.program.steps.lowering import pipeline
 
-    right = partition.with_equivalents
-
-    def wrong(program: Any) -> Any:
-        for node in program.graph.nodes:
+    def wrong(lowering: pipeline.StackLowering) -> Any:
+        for node in lowering.program.graph.nodes:
             if node.target is torch.ops.aten.sin.default:
                 node.target = torch.ops.aten.cos.default
-        return right(program)
+        return lowering.program
 
-    monkeypatch.setattr(partition, "with_equivalents", wrong)
+    fault = pipeline.Pass("sines", lambda lowering: True, wrong)
+    monkeypatch.setattr(pipeline, "EXPORTED", (fault, *pipeline.EXPORTED))
 
 
 def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_a_bundle_s_flavour_loads_the_bundled_library(workspace: Workspace, x: P
 def test_a_library_that_does_not_fit_is_refused_with_its_place(workspace: Workspace) -> None:
     workspace.edit("BUILD.toml", 'version = "1.6.1.120"', 'version = "1.6.0.5"')
     ended = workspace.build("//:whole", code=1)
-    line = "BUILD.toml:22:5: libtensorrt_rtx.so.1 is version 1.6.0.5; expected TensorRT-RTX 1.6.1 or a newer 1.x"
+    line = "BUILD.toml:21:5: libtensorrt_rtx.so.1 is version 1.6.0.5; expected TensorRT-RTX 1.6.1 or a newer 1.x"
     assert line in ended.err + ended.out
 
 
