@@ -32,10 +32,10 @@ OUT = "modelbuild-out/default/a/joined"
 # Runs a command that replaces an output before it saves its record, as another build does that ends meanwhile.
 LATE = f"""
 import os, sys
-from modelbuild.build_record.snapshots import Snapshots
+from modelbuild.build_record.snapshots import Snapshot
 from modelbuild.cli import invoke
 
-save = Snapshots.save
+save = Snapshot.save
 
 def late(*given):
     with open("{OUT}/other", "w") as other:
@@ -43,7 +43,7 @@ def late(*given):
     os.replace("{OUT}/other", "{OUT}/joined.txt")
     save(*given)
 
-Snapshots.save = late
+Snapshot.save = late
 sys.exit(invoke(sys.argv[1:]))
 """
 

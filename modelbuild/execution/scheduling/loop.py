@@ -76,11 +76,11 @@ class Loop:
         self.ready.append((coroutine, end))
         return end
 
-    async def call(self, work: Callable[[], T]) -> T:
-        """Return the result of a call in another thread."""
+    async def call(self, work: Callable[[], T], threads: Executor | None = None) -> T:
+        """Return the result of a call in another thread: of the loop's own, or of others."""
         result: Promise[T] = Promise(self)
         self._calls += 1
-        self._threads.submit(work).add_done_callback(lambda future: self._ended.put((result, future)))
+        (threads or self._threads).submit(work).add_done_callback(lambda future: self._ended.put((result, future)))
         return await result
 
     def run(self, main: Coroutine[Any, None, T]) -> T:

@@ -34,6 +34,9 @@ from modelbuild.workspace.workspace import BUILT_IN
 
 T = TypeVar("T")
 
+# Lookups in hand for each thread that looks up.
+_AHEAD = 4
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy:
@@ -86,6 +89,7 @@ class Scheduler:
         self._actions = 0
         self._stopped = False
         self._loop: Loop
+        self._lookup_threads: ThreadPoolExecutor
         self._lookups: Slots
         self._slots: Slots
 
@@ -119,9 +123,13 @@ class Scheduler:
 
     def _drive(self, main: Callable[[], Coroutine[Any, None, T]]) -> T:
         policy = self._policy
-        with ThreadPoolExecutor(policy.jobs + policy.lookups, "action") as threads:
+        with (
+            ThreadPoolExecutor(policy.jobs, "action") as threads,
+            ThreadPoolExecutor(policy.lookups, "lookup") as self._lookup_threads,
+        ):
             self._loop = Loop(threads, self._grant)
-            self._lookups = Slots(self._loop, policy.lookups, self._key)
+            # More than threads: a thread has its next lookup before the loop has handled the last one.
+            self._lookups = Slots(self._loop, _AHEAD * policy.lookups, self._key)
             self._slots = Slots(self._loop, policy.jobs, self._key, self._machine)
             try:
                 return self._loop.run(main())
@@ -186,7 +194,9 @@ class Scheduler:
     async def _looked_up(self, name: str, work: Callable[[], T]) -> T | None:
         """Return the result of work that reads what a node needs; None if the build stopped before."""
         async with self._lookups.slot(name):
-            return None if self._stopped else await self._remaker.keeping(lambda: self._loop.call(work))
+            if self._stopped:
+                return None
+            return await self._remaker.keeping(lambda: self._loop.call(work, self._lookup_threads))
 
     # -- expansions --------------------------------------------------------------------------------------------------
 
