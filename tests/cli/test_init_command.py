@@ -52,7 +52,6 @@ def test_writes_an_example_and_prints_the_next_commands(run: Run, tmp_path: Path
         "//:net",
         "//:net_program",
         "//:net_test",
-        "//:xnnpack",
     ]
 
 

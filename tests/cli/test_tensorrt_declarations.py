@@ -17,12 +17,12 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
         (
             '{ type = "tensorrt", require_full_compilation = true, data_dependent_ops = "fallback" }',
             "8.6",
-            "BUILD.toml:22:59: require_full_compilation lets no node fall back; expected one of the two",
+            "BUILD.toml:21:59: require_full_compilation lets no node fall back; expected one of the two",
         ),
         (
             '{ type = "tensorrt", require_full_compilation = true }',
             "8.6",
-            "BUILD.toml:22:26: require_full_compilation lets no node fall back; expected"
+            "BUILD.toml:21:26: require_full_compilation lets no node fall back; expected"
             ' data_dependent_ops = "take" with it, which is "fallback" with the flavour rtx',
         ),
         # This one is correct; the model is read next.
@@ -34,29 +34,29 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
         (
             '{ type = "tensorrt", builder = "onnx" }',
             "8.6",
-            "BUILD.toml:22:26: unknown attribute 'builder' of 'backends[0]'",
+            "BUILD.toml:21:26: unknown attribute 'builder' of 'backends[0]'",
         ),
         (
             '{ type = "tensorrt" }',
             "9.0",
-            "error: BUILD.toml:11:1: TensorRT-RTX does not support compute capability 9.0; expected one of 7.5, 8.0,"
+            "error: BUILD.toml:10:1: TensorRT-RTX does not support compute capability 9.0; expected one of 7.5, 8.0,"
             ' 8.6, 8.9, 12.0, 12.1, or flavour = "standard" (device //:device, stack :stack)\n',
         ),
         (
             '{ type = "tensorrt", flavour = "standard" }',
             '8.6", "8.9',
-            "error: BUILD.toml:11:1: the standard flavour of TensorRT builds for one compute capability; expected one,"
+            "error: BUILD.toml:10:1: the standard flavour of TensorRT builds for one compute capability; expected one,"
             ' or flavour = "rtx" (device //:device, stack :stack)\n',
         ),
         (
             '{ type = "tensorrt", target_device = "cuda:1" }',
             "8.6",
-            "BUILD.toml:22:26: unknown attribute 'target_device' of 'backends[0]'; expected 'gpu'\n",
+            "BUILD.toml:21:26: unknown attribute 'target_device' of 'backends[0]'; expected 'gpu'\n",
         ),
         (
             '{ type = "cuda", data_dependent = "error" }',
             "8.6",
-            "BUILD.toml:22:22: unknown attribute 'data_dependent' of 'backends[0]'; expected 'data_dependent_ops'\n",
+            "BUILD.toml:21:22: unknown attribute 'data_dependent' of 'backends[0]'; expected 'data_dependent_ops'\n",
         ),
         ('{ type = "tensorrt" }', "5.2", "does not support compute capability 5.2; expected one of 7.5,"),
         ('{ type = "tensorrt", precison = "fp16" }', "8.6", "did you mean 'precision'?"),
@@ -80,7 +80,7 @@ def test_a_device_that_tensorrt_has_no_library_for(workspace: Any) -> None:
     ended = workspace.run("build", "//:program")
     assert (ended.code, ended.out) == (3, "")
     assert ended.err == (
-        "error: BUILD.toml:11:1: TensorRT-RTX has no library for aarch64; expected a device with arch x86_64, or"
+        "error: BUILD.toml:10:1: TensorRT-RTX has no library for aarch64; expected a device with arch x86_64, or"
         ' flavour = "standard" (device //:device, stack :stack)\n'
     )
 
@@ -93,7 +93,7 @@ def test_a_dynamic_dimension_without_a_greatest_size(workspace: Any) -> None:
     workspace.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": ""})
     ended = workspace.run("build", "//:program")
     assert ended.code == 3, ended.err
-    assert ended.err == "error: BUILD.toml:7:13: 'dynamic.n' of torch_model 'model' lacks the attribute 'max'\n"
+    assert ended.err == "error: BUILD.toml:6:13: 'dynamic.n' of torch_model 'model' lacks the attribute 'max'\n"
 
 
 MODEL = """
