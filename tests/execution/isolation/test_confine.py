@@ -22,7 +22,7 @@ scratch, name = sys.argv[1:]
 landlock.abi = lambda: 5
 views = namespaces.Views(scratch, [], [])
 views.hidden().join()
-confine.Limits(("/usr", "/proc"), (), ("/dev",), frozenset((socket.AF_UNIX,))).impose()
+confine.ProcessLimits(("/usr", "/proc"), (), ("/dev",), frozenset((socket.AF_UNIX,))).impose()
 drop_capabilities()
 try:
     socket.socket(socket.AF_UNIX).connect("\\0" + name)

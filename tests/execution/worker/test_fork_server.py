@@ -186,7 +186,7 @@ executor = LocalExecutor(workspace, open_store(cache), cache / "tmp", {"tiny_rul
 outputs = (Output("out", "out"),)
 action = Action("id", "//:x", "Tiny", "tiny_rules.tiny", outputs=outputs, preload=tuple(sys.argv[4:]))
 modules = StepCode({"tiny_rules": rules}).modules("tiny_rules.tiny")
-executor.run(Request(action, (), modules=modules, preload=action.preload))
+executor.run(ActionRequest(action, (), modules=modules, preload=action.preload))
 """
 
 
