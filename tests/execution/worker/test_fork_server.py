@@ -176,7 +176,7 @@ ENGINE = """
 import sys
 from pathlib import Path
 from modelbuild.actions import Action, Output
-from modelbuild.execution.executor import Request
+from modelbuild.execution.executor import ActionRequest
 from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.code.step_sources import StepCode
 from modelbuild.store.local import open_store
