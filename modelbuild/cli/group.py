@@ -60,7 +60,11 @@ def _declared(ctx: click.Context) -> Mapping[str, Command]:
     -C."""
     from modelbuild.cli.targets.loaded_rules import commands_here
 
-    return commands_here(Path(ctx.params.get("directory") or ".").resolve())
+    declared = commands_here(Path(ctx.params.get("directory") or ".").resolve())
+    for name in COMMANDS.keys() & declared.keys():
+        package = declared[name].package
+        raise click.UsageError(f"command '{name}' of '{package}' exists already in modelbuild; rename it")
+    return declared
 
 
 def _click_command(declared: Command) -> click.Command:

@@ -98,6 +98,7 @@ class _Gatherer:
         self._engine = session.engine
         self._analyzer = session.plan.analyzer
         self._scheduler = session.scheduler
+        self._toolchains: dict[str, str] = {each.owner: each.toolchain for each in self._analyzer.graph.nodes.values()}
         self._origins = self._find_origins()
 
     def gather(self, target: ConfiguredTarget, request: Request) -> Evidence:
@@ -129,8 +130,7 @@ class _Gatherer:
     def _import_path(self, owner: str) -> tuple[str, ...]:
         """Return the folders with the packages of a target's steps, also modelbuild's own folders, which have
         modelbuild-runtime for toolchains without it."""
-        name = next(node.toolchain for node in self._analyzer.graph.nodes.values() if node.owner == owner)
-        return (*self._analyzer.toolchains.python(name).path, *installed().path)
+        return (*self._analyzer.toolchains.python(self._toolchains[owner]).path, *installed().path)
 
     def _outputs(self, target: ConfiguredTarget) -> Iterator[tuple[str, str]]:
         """Yield the path of each output file below the target's folder, and its SHA-256."""

@@ -128,3 +128,22 @@ def test_a_command_reports_failures_and_errors(words: Workspace) -> None:
     assert (ended.code, ended.err.splitlines()[-1]) == (1, "error: //:a: no such mark")
     ended = words.run("revers", "//:a")
     assert (ended.code, ended.err) == (2, "error: no command 'revers'; did you mean 'reverse'?\n")
+
+
+def test_a_command_with_the_name_of_another_is_an_error(words: Workspace, tmp_path: Path) -> None:
+    workspace = words.copy(tmp_path)
+    workspace.edit("tools/words.py", '"reverse", help=', '"query", help=')
+    for arguments in (("--help",), ("reverse", "//:a")):
+        ended = workspace.run(*arguments)
+        assert (ended.code, ended.err) == (
+            2,
+            "error: command 'query' of 'tools' exists already in modelbuild; rename it\n",
+        )
+
+
+def test_a_changed_attribute_reaches_the_actions_of_a_group(words: Workspace, tmp_path: Path) -> None:
+    workspace = words.copy(tmp_path)
+    workspace.build("//:a")
+    workspace.edit("BUILD.toml", 'name = "a"\ntext = "abc"', 'name = "a"\ntext = "abd"')
+    ended = workspace.run("build", "//:a", "--output-groups=reverse")
+    assert (ended.code, out(workspace, "a~reverse/word.txt").read_text()) == (0, "dba")

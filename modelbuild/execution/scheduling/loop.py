@@ -66,7 +66,7 @@ class Loop:
 
     @property
     def busy(self) -> bool:
-        """Whether calls run in other threads."""
+        """True while calls run in other threads."""
         return self._calls > 0
 
     def spawn(self, coroutine: Coroutine[Any, None, T]) -> Promise[T]:

@@ -48,7 +48,7 @@ class Stack:
 
     @property
     def real_arithmetic(self) -> bool:
-        """Whether a delegate of the stack has no complex tensors."""
+        """True if a delegate of the stack has no complex tensors."""
         return any(each.partitioning.real_arithmetic for each in self.backends)
 
     @property
