@@ -24,7 +24,7 @@ from modelbuild.api.attrs import Attrs, Dep, Entry, Glob, Path, Source, referenc
 from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.device_runners import DeviceJob
-from modelbuild.errors import LoadingError, Location
+from modelbuild.errors import LoadingError, Location, did_you_mean
 from modelbuild.ids import ActionId, TargetId
 from modelbuild.labels import Label
 from modelbuild.lines import EXPECTED, is_line
@@ -258,8 +258,11 @@ class Context(Expander, Generic[A]):
 
     def error(self, path: str | Path, message: str) -> LoadingError:
         """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
-        raise."""
-        return LoadingError(message, self._locate((path,) if isinstance(path, str) else path))
+        raise. Raises ValueError if the rule has no such attribute."""
+        keys = (path,) if isinstance(path, str) else path
+        if keys and keys[0] not in (known := type(self.attrs).model_fields):
+            raise ValueError(f"the rule has no attribute '{keys[0]}'{did_you_mean(str(keys[0]), known)}")
+        return LoadingError(message, self._locate(keys))
 
     def files(self, *references: Source | Entry | Glob | Iterable[Source | Entry]) -> tuple[Artifact, ...]:
         """Return the files of references, or of lists of references, in order, without repetition."""

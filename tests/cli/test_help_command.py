@@ -61,6 +61,14 @@ def test_describes_the_workspaces_own_rules(workspace: Workspace, help_of: Help,
     assert workspace.build("//:my_checksums").json["ok"]
 
 
+@pytest.mark.parametrize("name", ["xnnpack", "Xnnpack"])
+def test_describes_a_table_inside_attributes(help_of: Help, name: str) -> None:
+    code, printed, _ = help_of(name)
+    assert code == 0
+    assert printed.startswith("table Xnnpack\n")
+    assert "  exclude_ops: list of string" in printed
+
+
 @pytest.mark.parametrize("name", ["build", "cache", "help"])
 def test_describes_a_command_as_its_help_option_does(help_of: Help, name: str) -> None:
     asked = CliRunner().invoke(cli, [name, "--help"], prog_name="modelbuild")
@@ -73,6 +81,7 @@ def test_describes_a_command_as_its_help_option_does(help_of: Help, name: str) -
     [
         ("torch_modle", "no rule 'torch_modle'; did you mean 'torch_model'?"),
         ("biuld", "no rule 'biuld'; did you mean 'build'?"),
+        ("tensort", "no rule 'tensort'; did you mean 'Tensorrt'?"),
         ("zzzz", "no rule 'zzzz'; modelbuild help lists the rules"),
     ],
 )

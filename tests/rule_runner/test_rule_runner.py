@@ -24,9 +24,12 @@ class ShoutAttrs(Attrs):
     srcs: Sources = ()
     of: Dep | None = None
     device: Dep | None = None
+    misspelt: bool = False
 
 @rule(attrs=ShoutAttrs)
 def shout(ctx: Context[ShoutAttrs]) -> tuple[Files]:
+    if ctx.attrs.misspelt:
+        raise ctx.error("scrs", "expected files")
     of = ctx.provider(ctx.attrs.of, Files).files if ctx.attrs.of else ()
     made = ctx.action(
         "list", step="shout", inputs={"srcs": ctx.files(ctx.attrs.srcs), "of": of}, outputs=[Output("all", "all.txt")],
@@ -65,6 +68,9 @@ name = "none"
 [[shout]]
 name = "wrong"
 srcs = ["missing.txt"]
+[[shout]]
+name = "misspelt"
+misspelt = true
 [[device_target]]
 name = "board"
 arch = "aarch64"
@@ -122,6 +128,11 @@ def test_the_documented_test_passes(repository: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/test_checksums.py"]
     assert "1 passed" in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+
+
+def test_an_error_at_an_attribute_that_the_rule_lacks_is_the_rules_mistake(runner: RuleRunner) -> None:
+    with pytest.raises(Exception, match=r"the rule has no attribute .scrs.; did you mean .srcs."):
+        runner.target("//:misspelt")
 
 
 def test_an_error_of_a_build_file_has_its_place(runner: RuleRunner) -> None:

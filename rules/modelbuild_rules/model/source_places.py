@@ -1,30 +1,27 @@
 """Add places in the model's source to error messages of steps.
 
-The output of a step must not depend on line numbers, so steps name nodes only. When an action has failed, the engine
-adds the nodes' places from the export's debug.json to the message.
+When an action has failed, the engine adds the nodes' places from the export's debug.json to the message.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from functools import partial
+from re import Match
 from typing import TYPE_CHECKING
 
 from modelbuild.api import DerivedArtifact, ErrorText
+from modelbuild_rules.backend_api.node_references import NODE, OPERATOR
 from modelbuild_rules.providers import ExportedMethod
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, SourcePlace
     from modelbuild_rules.program.documents import NodeDelegation
 
-_NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
-_OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
-
 
 def of_program(model: ExportedMethod) -> ErrorText:
-    """Return the error text for a step that names nodes as `named` of backend_api/steps/nodes.py does."""
+    """Return the error text for a step that writes `node_reference`s."""
     return ErrorText((model.debug,), _in_program)
 
 
@@ -34,20 +31,20 @@ def of_programs(models: Iterable[ExportedMethod]) -> ErrorText:
 
 
 def of_partition(model: ExportedMethod, report: DerivedArtifact, partition: str) -> ErrorText:
-    """Return the error text for a step that sees only a partition, and writes "operator 3 of the partition"."""
+    """Return the error text for a step that sees only a partition, and writes `operator_reference`s."""
     return ErrorText((model.debug, report), partial(_in_partition, partition))
 
 
 def _in_program(problem: str, debug: bytes) -> str:
     places: Debug = json.loads(debug)
-    return _NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
+    return NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
 
 
 def _in_programs(problem: str, *debug: bytes) -> str:
     places: dict[str, SourcePlace] = {}
     for each in debug:
         places |= json.loads(each)
-    return _NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
+    return NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
 
 
 def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> str:
@@ -58,10 +55,10 @@ def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> 
         if fact.get("partition") == partition:
             nodes.setdefault(fact["index"], []).append(f"node {fact['name']}{_place(places, fact['origin'])}")
 
-    def located(found: re.Match[str]) -> str:
+    def located(found: Match[str]) -> str:
         return " and ".join(nodes.get(int(found["index"]), [found[0]]))
 
-    return _OPERATOR.sub(located, problem)
+    return OPERATOR.sub(located, problem)
 
 
 def _place(places: Debug, origin: str | None) -> str:

@@ -26,8 +26,8 @@ _WIDTH = 100
 def command(context: click.Context, topic: str | None) -> None:
     """Print the attributes of RULE with types, defaults, meaning and an example; without RULE, list the rules.
 
-    RULE may be a command instead, whose flags are then printed. RULE is a rule of the workspace, or outside
-    of a workspace a built-in rule.
+    RULE is a rule of the workspace, or outside of a workspace a built-in rule. It may be a table inside attributes
+    instead, such as Xnnpack, or a command, whose flags are then printed.
     """
 
     settings: Settings = context.obj
@@ -39,7 +39,10 @@ def command(context: click.Context, topic: str | None) -> None:
     elif topic in COMMANDS:
         _describe_command(context, topic)
     else:
-        raise no_rule(topic, rules, COMMANDS)
+        tables = {table.name.lower(): table for rule in rules.values() for table in describe_rule(rule).tables}
+        if topic.lower() not in tables:
+            raise no_rule(topic, rules, [*COMMANDS, *(table.name for table in tables.values())])
+        click.echo("\n".join(_table(tables[topic.lower()])))
 
 
 def _describe_command(context: click.Context, name: str) -> None:
@@ -54,7 +57,6 @@ def _describe_command(context: click.Context, name: str) -> None:
 
 
 def _list(rules: Iterable[Rule]) -> Iterator[str]:
-
     known = sorted(rules, key=lambda rule: rule.name)
     width = max(len(rule.name) for rule in known)
     yield "Rules, each a kind of target in BUILD.toml:"

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps import executorch_private
-from modelbuild_rules.backend_api.steps.nodes import named, origin
+from modelbuild_rules.backend_api.steps.nodes import origin
 
 _EXECUTING = re.compile(r"While executing %(?P<name>\w+) : .*?target=(?:torch\.ops\.)?(?P<op>[\w.]+)")
 """The line that torch.fx adds to an exception of a node."""
@@ -49,7 +50,7 @@ def _at_fault(program: Any, text: str) -> str:
         return "this program"
     name, op = found["name"], found["op"]
     same = [node for node in program.graph.nodes if node.name == name and str(node.target) == op]
-    return f"{op} ({named(name, (origin(same[0]) or name) if same else None)})"
+    return f"{op} ({node_reference(name, (origin(same[0]) or name) if same else None)})"
 
 
 def _first_line(error: Exception) -> str:

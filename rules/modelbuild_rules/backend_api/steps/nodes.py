@@ -17,11 +17,6 @@ def origin(node: Any) -> str | None:
     return str(sources[0].name) if sources else None
 
 
-def named(name: str, origin: str | None) -> str:
-    """Return a node's description for messages. The rule adds its place in the source (model/source_places.py)."""
-    return f"node {name} from {origin}" if origin else f"node {name}"
-
-
 def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the nodes that compute and are not yet lowered, with names; nodes of branches follow the graph's own."""
     for node in graph_module.graph.nodes:

@@ -18,7 +18,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
-from modelbuild_rules.backend_api.steps.nodes import named, op_name, origin
+from modelbuild_rules.backend_api.node_references import node_reference
+from modelbuild_rules.backend_api.steps.nodes import op_name, origin
 from modelbuild_rules.model.steps.calls.differences import equal_choices
 from modelbuild_rules.model.steps.calls.facts import comparison
 from modelbuild_rules.model.steps.calls.recorded import buffers, restore
@@ -124,7 +125,7 @@ def _first_wrong(program: ExportedProgram, tensors: Mapping[str, Any], backend: 
     names = backend.partitioning.at_fault(program, agrees)[:1]
     nodes = {node.name: node for node in program.graph.nodes}
     return "".join(
-        f"; the first wrong node is {named(name, origin(nodes[name]))} ({op_name(nodes[name])});"
+        f"; the first wrong node is {node_reference(name, origin(nodes[name]))} ({op_name(nodes[name])});"
         f' {backend.partitioning.excluding} = ["{op_name(nodes[name])}"] leaves it to the next backend'
         for name in names
     )

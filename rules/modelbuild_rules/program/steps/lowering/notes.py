@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.backend_api.steps.nodes import named
+from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, trains
 from modelbuild_rules.operators.steps import lowered_operators
@@ -43,8 +43,8 @@ def _unrolled_cells(program: ExportedProgram, facts: Sequence[Fact]) -> Iterator
         if len(names) >= _LOOP and made:
             yield (
                 f"{len(names)} calls of {cell} are unrolled to {len(made)} nodes (the first is"
-                f" {named(made[0].name, made[0].origin)}); {_CELLS[cell]} keeps the loop, if no input depends on a"
-                " result"
+                f" {node_reference(made[0].name, made[0].origin)}); {_CELLS[cell]} keeps the loop, if no input depends"
+                " on a result"
             )
 
 
@@ -65,6 +65,6 @@ def _loops_on_cpu(facts: Sequence[Fact]) -> Iterator[str]:
     if not loops:
         return
     yield (
-        f"loops of recurrent nets run on the CPU (the first is {named(loops[0].name, loops[0].origin)}), because no"
-        " backend on the GPU has loops; their inputs and results are copied between GPU and CPU"
+        f"loops of recurrent nets run on the CPU (the first is {node_reference(loops[0].name, loops[0].origin)}),"
+        " because no backend on the GPU has loops; their inputs and results are copied between GPU and CPU"
     )

@@ -10,9 +10,10 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.aten import operator_names
-from modelbuild_rules.backend_api.steps.nodes import computing, named
+from modelbuild_rules.backend_api.steps.nodes import computing
 from modelbuild_rules.kernels.steps import builtin
 from modelbuild_rules.operators.steps import custom
 from modelbuild_rules.program.steps.lowering.delegation import Fact
@@ -217,5 +218,8 @@ def about(fact: Fact) -> str:
     """Return a node's place, and why each backend refused it."""
     module = f" of module {fact.module}" if fact.module else ""
     return "; ".join(
-        [f"{named(fact.name, fact.origin)}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)]
+        [
+            f"{node_reference(fact.name, fact.origin)}{module}",
+            *(f"{each['backend']}: {each['why']}" for each in fact.refused),
+        ]
     )

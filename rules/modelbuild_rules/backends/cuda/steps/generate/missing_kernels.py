@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from modelbuild_rules.backend_api.node_references import OPERATOR, operator_reference
 from modelbuild_rules.backend_api.steps.nodes import computing, op_name
-
-_MARK = re.compile(r"operator (?P<index>\d+) of the partition \((?P<op>.+)\)\Z")
 
 
 def mark_nodes(program: Any) -> None:
     """Store each node's index and operator as its stack trace, which torch copies to all nodes made from it."""
     for index, (_, node) in enumerate(computing(program.graph_module)):
-        node.meta["stack_trace"] = f"operator {index} of the partition ({op_name(node)})"
+        node.meta["stack_trace"] = operator_reference(index, op_name(node))
 
 
 def missing_kernels(graph: Any, supported: Collection[str]) -> str:
@@ -25,7 +23,7 @@ def missing_kernels(graph: Any, supported: Collection[str]) -> str:
     if not missing:
         return ""
     shown = ", ".join(kernel + (f" ({'; '.join(places)})" if places else "") for kernel, places in missing)
-    found = (_MARK.match(place) for _, places in missing for place in places)
+    found = (OPERATOR.fullmatch(place) for _, places in missing for place in places)
     operators = json.dumps(sorted({each["op"] for each in found if each}))
     return (
         f"the CUDA delegate has no kernel for {shown}; expected exclude_ops = {operators} in the stack's cuda backend,"
@@ -35,13 +33,13 @@ def missing_kernels(graph: Any, supported: Collection[str]) -> str:
 
 def nodes_without_kernels(graph: Any, supported: Collection[str]) -> set[int]:
     """Return the indices, as in `mark_nodes`, of the nodes that a lowered graph leaves to libtorch."""
-    found = (_MARK.match(place) for _, places in _missing(graph, supported) for place in places)
+    found = (OPERATOR.fullmatch(place) for _, places in _missing(graph, supported) for place in places)
     return {int(each["index"]) for each in found if each}
 
 
 def marked(nodes: Iterable[Any]) -> set[int]:
     """Return the indices, as in `mark_nodes`, of the nodes that became others."""
-    found = (_MARK.match(node.meta.get("stack_trace") or "") for node in nodes)
+    found = (OPERATOR.fullmatch(node.meta.get("stack_trace") or "") for node in nodes)
     return {int(each["index"]) for each in found if each}
 
 
@@ -66,7 +64,7 @@ def _operator(operation: Any, kernel: str | None) -> str:
 def _places(operation: Any) -> tuple[str, ...]:
     """Return the places of the nodes that became an operation: the nodes with its operator, or else all nodes."""
     traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
-    found = [each for each in map(_MARK.match, sorted(traces)) if each]
+    found = [each for each in map(OPERATOR.fullmatch, sorted(traces)) if each]
     operator = str(getattr(operation, "op_overload", "")).replace(
         "_.", "."
     )  # it may be the form that changes its input

@@ -17,8 +17,9 @@ from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps.cut import large_enough, proposed
-from modelbuild_rules.backend_api.steps.nodes import named, origin
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.backends.cuda.steps.generate.support import DATA_DEPENDENT, LOWERED, Support
 
 _UNDECOMPOSED = frozenset({"aten.scaled_dot_product_attention.default"})
@@ -63,7 +64,7 @@ def compile_specs(attributes: Mapping[str, Any]) -> list[CompileSpec]:
 def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str]) -> None:
     for node in program.graph.nodes:
         if refused.get(node.name) == DATA_DEPENDENT:
-            what = f"{node.target.__name__} ({named(node.name, origin(node))})"
+            what = f"{node.target.__name__} ({node_reference(node.name, origin(node))})"
             raise StepError(
                 f'data_dependent_ops = "error": the result of {what} has a size that depends on values; expected no'
                 ' such operator, or data_dependent_ops = "fallback"'

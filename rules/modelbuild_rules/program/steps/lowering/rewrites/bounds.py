@@ -21,7 +21,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from modelbuild_rules.backend_api.steps.nodes import named, origin
+from modelbuild_rules.backend_api.node_references import node_reference
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
 
 aten = torch.ops.aten
@@ -67,8 +68,8 @@ def _text(node: torch.fx.Node) -> str:
     elif not isinstance(pytree.tree_leaves(node.meta["val"])[0], torch.Tensor):
         depends, bound = "its number is used as a size and", "torch._check(number <= 1000)"
     return (
-        f"{node.target} ({named(node.name, origin(node) or node.name)}): {depends} has no upper bound; expected one, as"
-        f" `{bound}`{also} gives"
+        f"{node.target} ({node_reference(node.name, origin(node) or node.name)}): {depends} has no upper bound;"
+        f" expected one, as `{bound}`{also} gives"
     )
 
 

@@ -21,7 +21,8 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
-from modelbuild_rules.backend_api.steps.nodes import named, origin
+from modelbuild_rules.backend_api.node_references import node_reference
+from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.parts import compute
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inline, traced
@@ -174,7 +175,7 @@ class _Rewrite:
     def _problem(self) -> str:
         first = {str(node.target): node for node, why in reversed(self._failed.items()) if why}
         listed = ", ".join(
-            f"{op} ({named(node.name, origin(node) or node.name)}: {self._failed[node]})"
+            f"{op} ({node_reference(node.name, origin(node) or node.name)}: {self._failed[node]})"
             for op, node in reversed(first.items())
         )
         return (

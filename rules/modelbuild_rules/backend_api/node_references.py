@@ -1,0 +1,23 @@
+"""References to nodes in the messages of steps: the form that steps write and that rules replace by the node's place.
+
+The output of a step must not depend on line numbers, so steps name nodes only; model/source_places.py adds the places.
+"""
+
+from __future__ import annotations
+
+import re
+
+NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
+"""A node of a program, and the exported program's node that it was made from: see `node_reference`."""
+OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition(?: \((?P<op>[^)]+)\))?")
+"""A node of a partition: see `operator_reference`."""
+
+
+def node_reference(name: str, origin: str | None) -> str:
+    """Return a node's description for messages; `origin` is the exported program's node, None if unknown."""
+    return f"node {name} from {origin}" if origin else f"node {name}"
+
+
+def operator_reference(index: int, op: str) -> str:
+    """Return the description of a partition's node by its index among those that compute, and its operator."""
+    return f"operator {index} of the partition ({op})"
