@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,15 @@ class Progress(Protocol):
 
 def ignore_progress(part: str, number: int | None = None, total: int | None = None) -> None:
     """Show nothing: the Progress of work that no build waits for."""
+
+
+def namesakes(error: BaseException) -> str:
+    """Return the inputs that have the name of the file that an error misses, as a hint after its message; '' for other
+    errors, and without such inputs. The current folder is the step's."""
+    if not isinstance(error, FileNotFoundError) or not isinstance(error.filename, str):
+        return ""
+    found = sorted(path.as_posix() for path in Path().rglob(escape(Path(error.filename).name)) if path.is_file())
+    return f"; the inputs of this name are {', '.join(found[:3])}" if found else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Generic, Protocol, TypeVar
@@ -50,6 +50,20 @@ class Graph(Protocol):
         """Return the file or folder name of an artifact, as its maker declared it."""
 
 
+def _folder(artifact: DerivedArtifact) -> str:
+    """Return the folder of the target that makes an artifact, relative to its device's folder in the output tree."""
+    return artifact.action.label.replace("//", "/").replace(":", "/").strip("/")
+
+
+def _check_paths(inputs: Sequence[Input], owner: TargetId) -> None:
+    """Raise LoadingError if two artifacts lie at one path, which is possible only for inputs in `data`."""
+    found: dict[str, Artifact] = {}
+    for each in inputs:
+        other = found.setdefault(each.path, each.artifact)
+        if other != each.artifact:
+            raise LoadingError(f"{owner} reads two files at {each.path}; expected one, with the other renamed")
+
+
 class Expander:
     """Declares actions for one target."""
 
@@ -70,6 +84,7 @@ class Expander:
         unkeyed: Mapping[str, Any] | None = None,
         tools: Sequence[str] = (),
         python: Sequence[str] = (),
+        data: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         plugins: Sequence[str] = (),
         preload: Sequence[str] = (),
@@ -93,6 +108,8 @@ class Expander:
         tools      distributions whose versions decide the output. The step's imports are found automatically; name
                    programs, imports by other means, extras (`"name[extra]"`) and local modules
         python     inputs that are searched for imports
+        data       inputs that a user's code reads by path: another target's output lies at PACKAGE/TARGET/NAME, as
+                   below modelbuild-out/DEVICE
         env        variables of the step's environment; part of the key
         plugins    modules that the step imports by name
         preload    modules that the worker imports once for all actions
@@ -106,27 +123,31 @@ class Expander:
                    name a line of a source that no step reads
 
         Raises TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, for
-        an unknown name in `python`, `notes` or `device`, and for a name or description of more than one line.
+        an unknown name in `python`, `data`, `notes` or `device`, and for a name or description of more than one line;
+        LoadingError for two inputs at one path.
         """
         for text in (mnemonic, name, description):
             if not is_line(text):
                 raise ValueError(f"{text!r} names an action; {EXPECTED}")
         json.dumps([params or {}, unkeyed or {}], allow_nan=False)
-        unknown = sorted(set(python) - set(inputs or {}))
-        if unknown:
-            raise ValueError(f"python names the input '{unknown[0]}', which the action does not have")
+        for which, names in (("python", python), ("data", data)):
+            if unknown := sorted(set(names) - set(inputs or {})):
+                raise ValueError(f"{which} names the input '{unknown[0]}', which the action does not have")
         if notes and notes not in {output.name for output in outputs}:
             raise ValueError(f"notes names the output '{notes}', which the action does not have")
         if device is not None and not {device.plan, *device.inputs} <= set(inputs or {}):
             raise ValueError("device names an input that the action does not have")
         identifier = ActionId.of(self._owner, name or mnemonic)
+        laid_out = tuple(self._lay_out(inputs or {}, data))
+        if data:
+            _check_paths(laid_out, self._owner)
         action = Action(
             id=identifier,
             owner=self._owner,
             mnemonic=mnemonic,
             step=step if "." in step else f"{self._room}.steps.{step}",
             plugins=tuple(sorted(set(plugins))),
-            inputs=tuple(self._lay_out(inputs or {})),
+            inputs=laid_out,
             outputs=tuple(outputs),
             params=dict(params or {}),
             unkeyed=dict(unkeyed or {}),
@@ -145,8 +166,9 @@ class Expander:
         self._graph.add_action(action)
         return {output.name: DerivedArtifact(identifier, output.name) for output in outputs}
 
-    def _lay_out(self, inputs: Mapping[str, Artifacts]) -> Iterable[Input]:
-        """Yield the path of each input: a workspace file at its own path, a derived artifact under `.inputs/`."""
+    def _lay_out(self, inputs: Mapping[str, Artifacts], data: Collection[str]) -> Iterable[Input]:
+        """Yield the path of each input: a workspace file at its own path, a derived artifact under `.inputs/`, or if
+        the input is in `data` below its target's."""
         for name, given in inputs.items():
             check_name(name)
             artifacts = [given] if isinstance(given, (SourceArtifact, DerivedArtifact)) else given
@@ -156,6 +178,8 @@ class Expander:
                 self._graph.check(artifact)
                 if isinstance(artifact, SourceArtifact):
                     yield Input(name, artifact.path, artifact)
+                elif name in data:
+                    yield Input(name, check_path(f"{_folder(artifact)}/{self._graph.basename(artifact)}"), artifact)
                 else:
                     path = f"{INPUTS}/{name}.{index}/{self._name(name, artifact)}"
                     yield Input(name, check_path(path), artifact)

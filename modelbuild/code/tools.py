@@ -90,6 +90,10 @@ class Tools:
             return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}, does not list; {advice}")
         install = extra_with(missing, tools, self._packages, self.distributions)
         hint = f"install {install}" if install else "install it"
+        if is_library(parse(first)[0]):
+            hint += f"; in modelbuild's checkout, `make wheels`, then `pip install --find-links dist '{install}'`"
+        elif install:
+            hint += ", or name a toolchain, `toolchain = LABEL` in [build] of MODELBUILD.toml"
         return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is not installed; {hint}")
 
     def shadow(self, local: Iterable[LocalModule]) -> bool:

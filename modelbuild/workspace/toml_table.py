@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from modelbuild import durations
@@ -96,9 +96,17 @@ class Table:
     def wrong(self, key: str, expected: str) -> LoadingError:
         return self.error(f"'{key}': expected {expected}, got {show(self.values[key])}", key)
 
-    def finish(self) -> None:
-        """Raise LoadingError for the first key that no getter has read."""
+    @property
+    def name(self) -> str:
+        return f"[{'.'.join(map(str, self.path))}]"
+
+    def finish(self, tables: Iterable[Table] = ()) -> None:
+        """Raise LoadingError for the first key that no getter has read, with the one of `tables` that has this key."""
         for key in self.values:
             if key not in self.read:
-                where = f" of [{'.'.join(map(str, self.path))}]" if self.path else ""
-                raise self.error(f"unknown key {key!r}{where}{did_you_mean(key, self.read)}", key)
+                where = f" of {self.name}" if self.path else ""
+                right = next((table for table in tables if key in table.read), None)
+                hint = did_you_mean(key, self.read) if right is None else f"; expected it in {right.name}"
+                if right and not right.path:
+                    hint = "; expected it above all tables"
+                raise self.error(f"unknown key {key!r}{where}{hint}", key)

@@ -125,7 +125,7 @@ def _workspace(
         profiles=_profiles(top, root),
     )
     for table in (top, build, cache):
-        table.finish()
+        table.finish((top, build, cache))
     return Workspace(root, config, document, stamp)
 
 

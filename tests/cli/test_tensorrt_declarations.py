@@ -125,5 +125,8 @@ def test_facts_that_only_a_build_finds(workspace: Any) -> None:
     )
     assert build('{ type = "tensorrt", flavour = "standard" }') == (
         36,
-        ["error: //:program needs the package 'tensorrt', which is not installed; install modelbuild[tensorrt]"],
+        [
+            "error: //:program needs the package 'tensorrt', which is not installed; install modelbuild[tensorrt],"
+            " or name a toolchain, `toolchain = LABEL` in [build] of MODELBUILD.toml"
+        ],
     )

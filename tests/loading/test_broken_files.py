@@ -22,6 +22,8 @@ WORKSPACES = [
     ("[build]\n  jobs = 0", "2:3", "'jobs': expected a whole number from 1 to 10000, got 0"),
     ("build.jobs = true", "1:7", "'jobs': expected a whole number from 1 to 10000, got true"),
     ("[build]\nkeep_going = 1", "2:1", "'keep_going': expected true or false, got 1"),
+    ("toolchain = '//:t'", "1:1", "unknown key 'toolchain'; expected it in [build]"),
+    ("[build]\nrules = ['r']", "2:1", "unknown key 'rules' of [build]; expected it above all tables"),
     ("[build]\nkeep-going = true", "2:1", "unknown key 'keep-going' of [build]; did you mean 'keep_going'?"),
     ("[build]\ndefault_device = ['//d']", "2:1", "'default_device': expected a label, got an array"),
     (

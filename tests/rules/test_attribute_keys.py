@@ -531,6 +531,7 @@ ROWS: Mapping[str, Row | None] = {
         ("runtime_bundle", "bundle", "runtime", "archive"), "other.tar", {"bundle#bundle"}
     ),
     "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),
+    "runtime_bundle.files": Row(("runtime_bundle", "bundle", "files"), ["data.txt"], {"bundle#bundle"}),
     "runtime_bundle.tar": Row(("runtime_bundle", "bundle", "tar"), True, {"bundle#bundle"}),
     "runtime_bundle.runtime.libraries": Row(
         ("runtime_bundle", "bundle", "runtime", "libraries"), [LIBRARY], {"bundle#bundle"}

@@ -128,6 +128,33 @@ def test_how_tests_end(workspace: PyTests) -> None:
     assert json.loads((workspace.root / "modelbuild-out/default/m/good/report.json").read_text())["status"] == "passed"
 
 
+def test_files_of_targets_lie_below_their_targets(tmp_path: Path) -> None:
+    tests = """
+from pathlib import Path
+
+def test_there():
+    assert Path("g/made/out.txt").read_text() == "made"
+
+def test_elsewhere():
+    open("out.txt")
+"""
+    build = GENERATED["g/BUILD.toml"] + '[[py_test]]\nname = "reads"\nsrcs = ["test_reads.py"]\ndata = [":made"]\n'
+    workspace = PyTests(tmp_path, GENERATED | {"g/BUILD.toml": build, "g/test_reads.py": tests})
+    there, elsewhere = workspace.test("//g:reads", code=4)["reads"]["cases"]
+    assert there["status"] == "passed"
+    assert elsewhere["message"] == (
+        "FileNotFoundError: [Errno 2] No such file or directory: 'out.txt'; the inputs of this name are g/made/out.txt"
+    )
+
+
+def test_a_file_of_a_target_and_a_file_of_the_workspace_at_one_path_are_an_error(tmp_path: Path) -> None:
+    build = GENERATED["g/BUILD.toml"].replace('data = [":made"]', 'data = [":made", "made/out.txt"]')
+    workspace = PyTests(tmp_path, GENERATED | {"g/BUILD.toml": build, "g/made/out.txt": "mine"})
+    failed = workspace.run("test", "//g:skipped")
+    assert failed.code == 3
+    assert "//g:skipped reads two files at g/made/out.txt; expected one, with the other renamed" in failed.err
+
+
 def test_only_passed_results_are_cached(workspace: PyTests) -> None:
     workspace.test("//...", code=4)
     again = workspace.test("//...", code=4)

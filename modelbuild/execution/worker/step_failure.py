@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modelbuild.execution.worker.audit_hook import AuditHook, NoNetwork, UndeclaredRead
-from modelbuild.step import StepError
+from modelbuild.step import StepError, namesakes
 
 if TYPE_CHECKING:
     from modelbuild.execution.orders import End, Read
@@ -47,6 +47,7 @@ def _other_end(error: BaseException, chain: list[BaseException], reader: str, ho
     hint = _NOT_APART if hook.sockets == frozenset() and any(map(_is_of_processes, chain)) else ""
     missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None) or ""
     if text is not None:
+        hint += next(filter(None, map(namesakes, chain)), "")
         return {"end": "user", "text": text.replace(hook.root, "") + hint, "missing": missing}
     traceback.print_exception(error)
     first = _last_line(error).partition("\n")[0]  # libraries add lines about graphs

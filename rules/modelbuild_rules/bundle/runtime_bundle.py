@@ -8,7 +8,20 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
-from modelbuild.api import Artifact, Attrs, Context, Dep, DerivedArtifact, Files, Label, LabelOf, Output, Provider, rule
+from modelbuild.api import (
+    Artifact,
+    Attrs,
+    Context,
+    Dep,
+    DerivedArtifact,
+    Files,
+    Label,
+    LabelOf,
+    Output,
+    Provider,
+    Sources,
+    rule,
+)
 from modelbuild_rules.bundle.contents import bundle_contents
 from modelbuild_rules.bundle.runtime_attributes import Runtime, library_params, runtime_inputs, runtime_places
 from modelbuild_rules.installed_runtime import installed_runtime
@@ -17,7 +30,7 @@ from modelbuild_rules.model.methods import by_method
 from modelbuild_rules.providers import DeviceTarget, Program
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-_FOLDERS = ("bin", "lib", "licenses", "program")
+_FOLDERS = ("bin", "files", "lib", "licenses", "program")
 
 
 def _program_name(name: str) -> str:
@@ -50,6 +63,10 @@ class RuntimeBundleAttrs(Attrs):
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """A `device_target`; by default the device of the first program that names a device. `--device` overrides it."""
 
+    files: Sources = ()
+    """Other files for the bundle's folder `files`: files of the workspace at their paths, and files of targets at
+    `PACKAGE/TARGET/NAME`."""
+
     tar: bool = False
     """Pack the folder into `NAME.tar.gz`."""
 
@@ -65,7 +82,9 @@ program = ":net_program"
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     programs = _programs(ctx)
     device = _device(ctx, programs)
-    made = bundle_action(ctx, programs, device, "bundle", ctx.label.name, ctx.attrs.tar)
+    made = bundle_action(
+        ctx, programs, device, "bundle", ctx.label.name, tar=ctx.attrs.tar, files=ctx.files(ctx.attrs.files)
+    )
     return Files((made,)), bundle_contents(made, ctx.extensions("backend"))
 
 
@@ -75,10 +94,12 @@ def bundle_action(
     device: DeviceTarget | None,
     mnemonic: str,
     name: str,
+    *,
     tar: bool = False,
+    files: tuple[Artifact, ...] = (),
 ) -> DerivedArtifact:
-    """Declare the action that makes a bundle of programs (by name) with the target's attribute `runtime`; return its
-    output, a folder or an archive called `name`."""
+    """Declare the action that makes a bundle of programs (by name) and other files with the target's attribute
+    `runtime`; return its output, a folder or an archive called `name`."""
     arch = device.arch if device else None
     runtime, installed = ctx.attrs.runtime, installed_runtime(arch)
     several = list(programs.values())
@@ -94,7 +115,9 @@ def bundle_action(
             **({"ptd": data} if (data := _data(ctx, programs)) else {}),
             **runtime_inputs(ctx, runtime),
             **kernel_inputs(tuple(kernels)),
+            "files": files,
         },
+        data=("files",),
         outputs=[Output("bundle", f"{name}.tar.gz") if tar else Output("bundle", name, "tree")],
         params={
             "name": name,

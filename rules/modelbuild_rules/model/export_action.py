@@ -46,6 +46,7 @@ def declare_export(
         params=params,
         tools=tools,
         python=("srcs",) if "srcs" in inputs else (),
+        data=("data",) if "data" in inputs else (),
         plugins=(_PARTS,) if parts else (),
         preload=("torch", "executorch.exir"),
         resources=Resources(memory=2 << 30),

@@ -76,7 +76,8 @@ class TorchModelAttrs(OriginAttrs):
     """Let parameters that no weights file contains keep their initial values, which depend on `seed`."""
 
     data: Sources = ()
-    """Other files that the code reads, at their workspace paths."""
+    """Other files that the code reads: files of the workspace at their paths, and files of targets at
+    `PACKAGE/TARGET/NAME`, as below `modelbuild-out/DEVICE`."""
 
     inputs: tuple[ModelInput, ...] = ()
     """The program's inputs, in order; without `call` also the arguments of `forward`, by position."""

@@ -33,7 +33,8 @@ class DatasetAttrs(OriginAttrs):
     """Additional Python files of the generator: from other packages, or named by no import statement."""
 
     data: Sources = ()
-    """Other files that the generator reads, at their workspace paths."""
+    """Other files that the generator reads: files of the workspace at their paths, and files of targets at
+    `PACKAGE/TARGET/NAME`, as below `modelbuild-out/DEVICE`."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the generator."""
@@ -103,6 +104,7 @@ def _generated(ctx: Context[DatasetAttrs], generator: Entry, srcs: tuple[Artifac
         params=params,
         tools=("numpy", "safetensors", "torch", *attrs.requires),
         python=("srcs",),
+        data=("data",),
         preload=("torch",),
         resources=Resources(memory=2 << 30),
         description=f"generate samples with {generator}",

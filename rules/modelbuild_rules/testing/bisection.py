@@ -40,6 +40,7 @@ def search_here(
         plugins=methods.plugins(),
         tools=(*methods.tools(), *tested.tools(), *(runtime.tools if runtime else ())),
         python=(*tested.python(), "metric_srcs"),
+        data=tested.data(),
         preload=("torch", "executorch.exir"),
         resources=_RESOURCES,
         description=f"find the first wrong node of {ctx.attrs.program}",
@@ -67,6 +68,7 @@ def search_on_device(
     shared: dict[str, Any] = {
         "tools": (*methods.tools(), *tested.tools()),
         "python": (*tested.python(), "metric_srcs"),
+        "data": tested.data(),
         "preload": ("torch", "executorch.exir"),
         "resources": _RESOURCES,
     }

@@ -97,6 +97,7 @@ def on_device_test(ctx: Context[Any], program: Program, compared: Comparison, te
         },
         tools=("flatbuffers", *tested.tools()),
         python=tested.python() if fed else (),
+        data=tested.data() if fed else (),
         preload=("torch",),
         description=f"inputs of {ctx.label}",
     )["cases"]
@@ -115,6 +116,7 @@ def on_device_test(ctx: Context[Any], program: Program, compared: Comparison, te
         unkeyed={"timeout": seconds(attrs)},
         tools=("flatbuffers", *tested.tools()),
         python=(*tested.python(), "metric_srcs"),
+        data=tested.data(),
         preload=("torch",),
         device=DeviceJob(str(ctx.device_label), device.spec, ("bundle", "cases"), "cases", seconds(attrs)),
         resources=resources(attrs),

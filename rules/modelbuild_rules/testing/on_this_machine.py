@@ -60,6 +60,7 @@ def test_here(
         unkeyed={"timeout": seconds(attrs), **runtime_places(ctx)},
         tools=("flatbuffers", *tested.tools(), *(installed.tools if installed else ())),
         python=(*tested.python(), "metric_srcs"),
+        data=tested.data(),
         preload=("torch",),
         resources=_resources(ctx, program),
         description=f"{attrs.program} against {compared_with(attrs)}",

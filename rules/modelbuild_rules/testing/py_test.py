@@ -16,7 +16,8 @@ class PyTestAttrs(TestAttrs):
     """Python files: tests, `conftest.py`, and modules that they import by workspace path or, in one folder, by name."""
 
     data: Sources = ()
-    """Other files that the tests read, at their workspace paths."""
+    """Other files that the tests read: files of the workspace at their paths, and files of targets at
+    `PACKAGE/TARGET/NAME`, as below `modelbuild-out/DEVICE`."""
 
     requires: tuple[Distribution, ...] = ()
     """Distributions that the tests use without import statements, such as pytest plugins."""
@@ -58,6 +59,7 @@ def py_test(ctx: Context[PyTestAttrs]) -> tuple[Provider, ...]:
             unkeyed={"timeout": seconds(attrs)},
             tools=("pytest", "pluggy", "iniconfig", "packaging", "pygments", *attrs.requires),
             python=("srcs",),
+            data=("data",),
             env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             preload=("pytest",),
             resources=resources(attrs),

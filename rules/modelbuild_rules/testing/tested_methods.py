@@ -91,6 +91,10 @@ class TestedMethods:
         """Return the names of inputs that are Python files of the models."""
         return tuple(dict.fromkeys(f"{place}srcs" for place in self._places.values()))
 
+    def data(self) -> tuple[str, ...]:
+        """Return the names of inputs that are files which the models' code reads."""
+        return tuple(name for name in self.eager_inputs() if name.rpartition(".")[2] == "data")
+
     def tools(self) -> tuple[str, ...]:
         """Return the distributions whose versions decide the models' results."""
         return tuple(dict.fromkeys(tool for each in self.called.values() for tool in each.eager.tools))

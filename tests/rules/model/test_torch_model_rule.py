@@ -93,6 +93,20 @@ def test_providers_of_the_rule(target: Any) -> None:
     assert files == Files((outputs["signature"], outputs["debug"]))
 
 
+def test_files_of_targets_that_code_reads_lie_below_their_targets(target: Any) -> None:
+    table = f'[[http_file]]\nname = "table"\nurls = ["https://host/table.json"]\nsha256 = "{"0" * 64}"\n'
+    dataset = '[[dataset]]\nname = "samples"\ngenerator = "net.py:samples"\ndata = [":table"]\n'
+    attributes = "".join(f"{k} = {v}\n" for k, v in (BASE | {"data": '[":table"]'}).items())
+    program = '[[pte_program]]\nname = "program"\nmodel = ":net"\nstack = ["portable"]\n'
+    test = '[[pte_test]]\nname = "test"\nprogram = ":program"\nmodel = ":net"\n'
+    test += 'cases = [{ name = "a", generator = { seed = 0 } }]\n'
+    build = f'{table}{dataset}[[torch_model]]\nname = "net"\n{attributes}{program}{test}'
+    paths = {"net": "export", "samples": "generate", "test": "test"}
+    for name, action in paths.items():
+        inputs = target(build, name).actions[action].inputs
+        assert [each.path for each in inputs if each.name == "data"] == ["pkg/table/table.json"]
+
+
 @pytest.mark.parametrize(
     ("changed", "where"),
     [

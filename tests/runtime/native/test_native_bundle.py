@@ -34,6 +34,7 @@ BUNDLES = """
 name = "{name}_bundle"
 program = ":{name}"
 runtime = {{ archive = "runtime.tar" }}
+files = ["labels.txt", ":{name}"]
 tar = {tar}
 """
 
@@ -63,6 +64,7 @@ class Bundles(Workspace):
         self.copy_in(repository / "examples")
         pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out"]
         subprocess.run([*pack, self.root / "models/runtime.tar"], check=True, stdout=subprocess.DEVNULL)
+        (self.root / "models/labels.txt").write_text("face\n")
         for name, tar in programs.items():
             self.add("models/BUILD.toml", BUNDLES.format(name=name, tar=str(tar).lower()))
 
@@ -106,6 +108,8 @@ def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
     }
     assert manifest["files"] == facts
     assert f"program/{program.name}" in files
+    assert files["files/models/labels.txt"].read_text() == "face\n"
+    assert files[f"files/models/{program.stem}/{program.name}"].read_bytes() == program.read_bytes()
     assert re.fullmatch(r"2\.\d+", manifest["needs"]["glibc"])
     assert manifest["needs"]["machine"] == "x86_64"
     assert manifest["versions"]["executorch"] == "1.5.1"

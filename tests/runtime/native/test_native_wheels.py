@@ -175,7 +175,10 @@ def test_a_device_of_another_architecture_needs_the_package_for_it(installed: In
         command, cwd=installed.workspace, env=environment, capture_output=True, text=True, check=False
     )
     package = "'modelbuild-runtime-aarch64', which is not installed; install modelbuild[runtime]"
-    assert done.stderr.splitlines()[-1] == f"error: //models:installed_bundle (//:orin) needs the package {package}"
+    command = "`make wheels`, then `pip install --find-links dist 'modelbuild[runtime]'`"
+    assert done.stderr.splitlines()[-1] == (
+        f"error: //models:installed_bundle (//:orin) needs the package {package}; in modelbuild's checkout, {command}"
+    )
     assert done.returncode == 36
 
 

@@ -24,6 +24,8 @@ PRIVATE = (
     "executorch.exir.program._program:edge_to_executorch_passes",
     "executorch.exir.tensor:dim_order_from_stride",
     # Called.
+    "executorch.backends.transforms.utils:create_constant_placeholder",
+    "executorch.backends.transforms.utils:delete_constant_placeholder",
     "executorch.exir._serialize._named_data_store:NamedDataStoreOutput",
     "executorch.exir._serialize.data_serializer:DataEntry",
     "executorch.exir.capture._config:EdgeCompileConfig._check_ir_validity",

@@ -16,6 +16,9 @@ class Partitioning:
     annotations  keys of nodes' meta with data from its partitioner for its compiler
     passes       passes on the edge program, which run before any backend is offered nodes
     on_gpu       true if its partitions run on a GPU
+    generates_code
+                 true if it compiles nodes to code, which may compute constants where they are used. Otherwise they are
+                 computed before partitioning
     real_arithmetic
                  true if its delegate has no complex tensors: complex numbers become pairs of real ones before `prepare`
     leaves_quantized
@@ -29,6 +32,7 @@ class Partitioning:
     annotations: tuple[str, ...] = ()
     passes: tuple[Any, ...] = ()
     on_gpu: bool = False
+    generates_code: bool = False
     real_arithmetic: bool = False
     leaves_quantized: bool = False
     excluding: str = "exclude_ops"

@@ -5,8 +5,9 @@ Inputs   pte, signature   the programs, in the order of `programs`
          verified         verified.json of compared programs: a bundle of a wrong program is not made
          delegation       delegation.json of each; compiled parts may state the glibc that they need
          kernels.<name>   optional: kernel libraries, each a library and its description
+         files            other files, for the bundle's folder `files`
          runtime          optional: the archive of runtime/archive.py; its runtime.json has each file's needs
-Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of a folder
+Outputs  bundle   run.sh, bin/, lib/, program/, files/, manifest.json; a folder, or a .tar.gz of a folder
 Params   name          the folder's name
          programs      the programs' names, without .pte
          tar           true to pack the folder
@@ -100,6 +101,10 @@ def _lay_out(step: Step, folder: Path) -> None:
     needed = needed_libraries(parts)
     libraries, glibc = lay_out_libraries(step, laid_out, needed, folder)
     places = with_places(needed, libraries)
+    for file in step.inputs.get("files", ()):
+        target = folder / "files" / file.relative_to(step.root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if file.is_dir() else shutil.copy)(file, target)
     script = folder / "run.sh"
     missing = missing_text(places)
     script.write_text(_script(names, f"# {missing}.\n" if missing else ""))

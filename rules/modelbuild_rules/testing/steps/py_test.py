@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 
 from modelbuild.errors import did_you_mean
-from modelbuild.step import Progress, Step, StepError
+from modelbuild.step import Progress, Step, StepError, namesakes
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
 _PATTERNS = ("test_*.py", "*_test.py")
@@ -104,6 +105,12 @@ class _ShardPlugin:
             self._note(report, "not_run", seconds)
         elif report.when == "call" and before is None:
             self.cases[report.nodeid] = Case(report.nodeid, "passed", seconds)
+
+    def pytest_exception_interact(self, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """Add a hint to the message of a missing file. pytest calls this after it has logged the report."""
+        case = self.cases.get(report.nodeid)
+        if case is not None and call.excinfo is not None and (hint := namesakes(call.excinfo.value)):
+            self.cases[report.nodeid] = replace(case, message=case.message + hint)
 
     def _note(self, report: Any, status: Any, seconds: float) -> None:
         if report.nodeid in self.cases and self.cases[report.nodeid].status == "failed":

@@ -21,6 +21,7 @@ class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
     on_gpu = True
+    generates_code = True
     real_arithmetic = True
 
     def common(self, attributes: Mapping[str, Any]) -> str:

@@ -38,6 +38,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite im
     has_complex_scalars,
     in_real_arithmetic,
 )
+from modelbuild_rules.program.steps.lowering.rewrites.constants import fold_constants, has_constant_nodes
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import without_repetition
 from modelbuild_rules.program.steps.lowering.rewrites.delegated import has_conditions, initialize_buffers, keep_results
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat, has_empty_cat
@@ -73,6 +74,11 @@ def _of_program(name: str, applies: Callable[[Any], Any], run: Callable[[Any], A
 
 
 EXPORTED = (
+    Pass(
+        "constants",
+        lambda lowering: not lowering.stack.generates_code and has_constant_nodes(lowering.program),
+        lambda lowering: fold_constants(lowering.program),
+    ),
     _of_program("empty tensors in cat", has_empty_cat, correct_cat),
     _of_program("nonzero", has_nonzero, correct_nonzero),
     _of_program("operators that have equivalents", has_equivalents, with_equivalents),

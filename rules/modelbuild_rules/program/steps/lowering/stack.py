@@ -52,6 +52,11 @@ class Stack:
         return any(each.partitioning.real_arithmetic for each in self.backends)
 
     @property
+    def generates_code(self) -> bool:
+        """True if a backend of the stack compiles nodes to code of its own."""
+        return any(each.partitioning.generates_code for each in self.backends)
+
+    @property
     def passes(self) -> list[Any]:
         """The passes of the backends on an edge program."""
         return [each for backend in self.backends for each in backend.partitioning.passes]

@@ -1,0 +1,108 @@
+"""Compute what depends on no input and no weight, such as the grid of a detector's anchors, before partitioning.
+
+In the middle of a network such nodes are islands of portable kernels, which split the partitions of delegates. Backends
+that generate code compute them in the kernels that use them, which is faster than reading them.
+
+Private names of executorch are used: backend_api/steps/executorch_private.py lists them.
+"""
+
+from __future__ import annotations
+
+import operator
+from itertools import count
+from typing import Any
+
+import torch
+from executorch.backends.transforms.utils import create_constant_placeholder, delete_constant_placeholder
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+
+_MOST = 1 << 20
+"""Maximum number of bytes of a constant."""
+
+
+def has_constant_nodes(program: ExportedProgram) -> bool:
+    """Return whether a program has nodes that compute the same in every call."""
+    return bool(_constant_nodes(program))
+
+
+def fold_constants(program: ExportedProgram) -> ExportedProgram:
+    """Return an equivalent program with the values of such nodes as constants, each of at most 1 MiB. Nodes that are
+    results of the program stay."""
+    program = decomposed(program, {})  # without operators that change their arguments
+    nodes = _constant_nodes(program)
+    for node, value in _values(program, nodes).items():
+        readers = {user for user in node.users if user not in nodes}
+        if readers and isinstance(value, torch.Tensor):
+            name = _new_name(program, node.name)
+            with program.graph.inserting_before(next(iter(program.graph.nodes))):
+                made = create_constant_placeholder(program, program.graph, name, InputKind.CONSTANT_TENSOR, value)
+            made.meta["from_node"] = node.meta.get("from_node", [])
+            node.replace_all_uses_with(made, delete_user_cb=readers.__contains__)
+    program.graph.eliminate_dead_code()
+    for name in program.graph_signature.inputs_to_lifted_tensor_constants:
+        node = next(each for each in program.graph.nodes if each.name == name)
+        if not node.users:
+            delete_constant_placeholder(program, node)
+    program.graph_module.recompile()
+    program.validate()
+    return program
+
+
+def _new_name(program: ExportedProgram, node: str) -> str:
+    """Return a name for a node's value that the program does not have."""
+    taken = {each.name for each in program.graph.nodes} | program.constants.keys() | program.state_dict.keys()
+    return next(name for number in count() if (name := f"constant_{node}_{number}") not in taken)
+
+
+def _constant_nodes(program: ExportedProgram) -> dict[Node, None]:
+    """Return the nodes that compute the same in every call, in order."""
+    lifted = program.graph_signature.inputs_to_lifted_tensor_constants
+    known = {node for node in program.graph.nodes if node.op == "placeholder" and node.name in lifted}
+    found: dict[Node, None] = {}
+    for node in program.graph.nodes:
+        if _is_pure(node) and all(each in known or each in found for each in node.all_input_nodes):
+            found[node] = None
+    return found
+
+
+def _is_pure(node: Node) -> bool:
+    """Return whether a node's result depends on its arguments alone, and may be a constant of the program."""
+    if node.op != "call_function" or any(user.op == "output" for user in node.users):
+        return False
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        # Backends recognize operators by the quantization of their arguments, also of constants.
+        if target.namespace != "aten" or torch.Tag.nondeterministic_seeded in target.tags or not node.users:
+            return False
+    elif target is not operator.getitem:
+        return False
+    values = node.meta.get("val")
+    return all(map(_is_small, values)) if isinstance(values, (list, tuple)) else _is_small(values)
+
+
+def _is_small(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.is_complex() or value.layout != torch.strided:
+        return False
+    # The size of a view, such as one of `expand`, is that of a copy.
+    return all(isinstance(each, int) for each in value.shape) and value.numel() * value.element_size() <= _MOST
+
+
+def _values(program: ExportedProgram, nodes: dict[Node, None]) -> dict[Node, Any]:
+    """Return the values of the nodes in eager mode."""
+    lifted = program.graph_signature.inputs_to_lifted_tensor_constants
+    known: dict[Node, Any] = {
+        node: program.constants[lifted[node.name]] for node in program.graph.nodes if node.name in lifted
+    }
+    found: dict[Node, Any] = {}
+    with torch.no_grad():
+        for node in nodes:
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: {**known, **found}[each])
+            found[node] = node.target(*args, **kwargs)
+    return {
+        node: value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
+        for node, value in found.items()
+    }

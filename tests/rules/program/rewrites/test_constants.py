@@ -1,0 +1,100 @@
+"""Nodes that depend on no input and no weight become constants."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from modelbuild_rules.program.steps.lowering.rewrites.constants import fold_constants, has_constant_nodes
+
+
+class Grid(nn.Module):
+    """Adds a grid that is changed in place, a sum over a tuple of results, and a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([3.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns = torch.meshgrid(torch.arange(4) * 8, torch.arange(4) * 8 + 4, indexing="ij")
+        grid = torch.stack([rows, columns])
+        grid[:, 0] += 1
+        values, _ = torch.ones(4).topk(2)
+        return x * torch.tensor([1.0, 2.0]).exp().view(2, 1, 1) * self.scale.exp() + grid + values.sum()
+
+
+def operators(module: nn.Module, *inputs: Tensor) -> list[str]:
+    """Return the operators of a module's folded program, whose results must be the module's."""
+    program = torch.export.export(module.eval(), inputs)
+    assert has_constant_nodes(program)
+    folded = fold_constants(program)
+    assert not has_constant_nodes(folded)
+    for seed in (0, 1):
+        given = [torch.randn_like(each) for each in inputs]
+        torch.manual_seed(seed)
+        expected = module(*given)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(folded.module()(*given), expected, rtol=0, atol=0)
+    return [node.target._opname for node in folded.graph.nodes if node.op == "call_function"]
+
+
+def test_grids_and_tables_are_folded_and_weights_are_not() -> None:
+    assert operators(Grid(), torch.ones(2, 4, 4)) == ["mul", "exp", "mul", "add", "add"]
+
+
+class Drawn(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand(3) * torch.arange(3)
+
+
+def test_random_numbers_are_drawn_in_each_call() -> None:
+    assert operators(Drawn(), torch.ones(3)) == ["rand", "mul", "add"]
+
+
+class Large(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.arange(1024).view(1024, 1).expand(1024, 1024)
+
+
+def test_only_the_small_part_of_a_large_constant_is_stored() -> None:
+    assert operators(Large(), torch.ones(1024, 1024)) == ["expand", "add"]
+
+
+class Same(nn.Module):
+    """Has names that constants of the same values would get."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.constant_mul_0 = nn.Parameter(torch.tensor([5.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.arange(3) * 2 + self.constant_mul_0
+
+
+def test_names_of_the_program_are_not_taken() -> None:
+    assert operators(Same(), torch.ones(3)) == ["add", "add"]
+
+
+class Results(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, torch.arange(3)
+
+
+@pytest.mark.parametrize("module", [Results(), nn.Identity()])
+def test_results_stay(module: nn.Module) -> None:
+    assert not has_constant_nodes(torch.export.export(module, (torch.ones(3),)))
+
+
+class Quantized(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        table = torch.ops.quantized_decomposed.quantize_per_tensor.default(
+            torch.arange(3) * 1.5, 0.1, 0, -128, 127, torch.int8
+        )
+        return x + torch.ops.quantized_decomposed.dequantize_per_tensor.default(table, 0.1, 0, -128, 127, torch.int8)
+
+
+def test_quantization_of_constants_stays() -> None:
+    import torch.ao.quantization.fx._decomposed  # noqa: F401  registers the operators
+
+    assert operators(Quantized(), torch.ones(3)) == ["quantize_per_tensor", "dequantize_per_tensor", "add"]
