@@ -103,7 +103,10 @@ def test_a_tool_that_is_not_installed_names_the_extra_of_its_rule_package(
     extras: Tools, missing: tuple[str, ...], asked: tuple[str, ...], hint: str
 ) -> None:
     problem = extras.not_installed(missing, asked, "//m:net")
-    assert str(problem) == f"//m:net needs the package '{missing[0]}', which is not installed; {hint}"
+    toolchain = (
+        "" if hint == "install it" else ", or name a toolchain, `toolchain = LABEL` in [build] of MODELBUILD.toml"
+    )
+    assert str(problem) == f"//m:net needs the package '{missing[0]}', which is not installed; {hint}{toolchain}"
 
 
 def test_of_several_missing_tools_the_rules_first_one_is_named(extras: Tools) -> None:

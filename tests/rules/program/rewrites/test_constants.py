@@ -95,6 +95,6 @@ class Quantized(nn.Module):
 
 
 def test_quantization_of_constants_stays() -> None:
-    import torch.ao.quantization.fx._decomposed  # noqa: F401  registers the operators
+    import torch.ao.quantization.fx._decomposed
 
     assert operators(Quantized(), torch.ones(3)) == ["quantize_per_tensor", "dequantize_per_tensor", "add"]
