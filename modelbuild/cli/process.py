@@ -18,7 +18,7 @@ class _Output(io.FileIO):
 
     error = 0
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any, /) -> int:
         if not self.error:
             try:
                 return super().write(data)
@@ -49,10 +49,11 @@ def finish_process(code: int) -> int:
     import errno
 
     sys.stdout.flush()
-    output = sys.stdout.buffer.raw  # type: ignore[attr-defined]
-    if code or output.error in (0, errno.EPIPE):
+    output: Any = sys.stdout.buffer
+    failed = output.raw.error
+    if code or failed in (0, errno.EPIPE):
         return code
-    sys.stderr.write(f"error: standard output: {os.strerror(output.error)}\n")
+    sys.stderr.write(f"error: standard output: {os.strerror(failed)}\n")
     return 36  # ExitCode.ENVIRONMENT, which is not imported here
 
 
