@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, SourceArtifact
 from modelbuild.declarations import check_outputs, check_part, check_promises, check_source, kinds
+from modelbuild.wording import chain_text
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -68,7 +69,7 @@ class ActionGraph:
         while waiting:
             name = waiting.pop()
             if name == expansion:
-                cycle = " -> ".join(self._cycle(name, makers))
+                cycle = chain_text(self._cycle(name, makers))
                 raise ValueError(f"it fulfils a promise with an artifact that is made from it: {cycle}")
             if name not in done:
                 new = set(self.dag.pred[name]) - seen

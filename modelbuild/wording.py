@@ -4,8 +4,13 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a build with nothing to do imports only modules that it needs
+    from collections.abc import Sequence
+
     from modelbuild.actions import Action
     from modelbuild.events import ActionFinished, ActionStarted
+
+# Names at each end of a chain.
+_ENDS = 5
 
 
 def duration(seconds: float) -> str:
@@ -23,6 +28,14 @@ def duration(seconds: float) -> str:
 def count(number: int, noun: str) -> str:
     """Return `1 target` or `2 targets`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def chain_text(names: Sequence[str]) -> str:
+    """Return `a -> b -> c`; of a long chain, the names at its ends: `a -> ... (2,990 more) ... -> z`."""
+    if len(names) > 2 * _ENDS:
+        more = f"... ({len(names) - 2 * _ENDS:,} more) ..."
+        names = [*names[:_ENDS], more, *names[-_ENDS:]]
+    return " -> ".join(names)
 
 
 def size_text(count: int) -> str:

@@ -10,6 +10,7 @@ from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import INSTALLED, Artifact, SourceArtifact
 from modelbuild.analysis.call_rule import call_rule
 from modelbuild.analysis.configuration import ANY, DEVICE, Configuration, Configurations
+from modelbuild.analysis.cycle import shortest_chain
 from modelbuild.analysis.entry_files import EntryFiles
 from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
@@ -20,7 +21,7 @@ from modelbuild.api.context import Context, Declaration, Resolved
 from modelbuild.api.providers import Files, Platform, Provider, PythonToolchain
 from modelbuild.api.rule import Rule
 from modelbuild.declarations import check_source
-from modelbuild.errors import LoadingError, Location, UsageError
+from modelbuild.errors import LoadingError, UsageError
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
@@ -28,6 +29,7 @@ from modelbuild.loading.references import parse_label
 from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
 from modelbuild.paths import PathError
+from modelbuild.wording import chain_text
 from modelbuild.workspace.toml_document import Stamp, Where
 from modelbuild.workspace.workspace import BUILT_IN, default_workspace
 
@@ -121,6 +123,7 @@ class Analyzer:
         self.entries = EntryFiles(loader)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
+        self._failed: dict[Node, LoadingError] = {}
         self._unconfigured: dict[Node, ConfiguredTarget] = {}
         self._own: Analyzer | None = None
 
@@ -167,14 +170,32 @@ class Analyzer:
         # An explicit stack, because chains of targets may be longer than Python's recursion limit.
         if root in self.targets:
             return self.targets[root]
+        self._check_failed(root)
         stack = [self._open(root, at)]
-        open_nodes = {root: None}
+        try:
+            self._close_all(stack)
+        except LoadingError as error:
+            self._failed |= {each.node: error for each in stack}
+            raise
+        return self.targets[root]
+
+    def _check_failed(self, node: Node) -> None:
+        """Raise the error of an earlier analysis: thousands of targets may depend on one that fails."""
+        if node in self._failed:
+            raise self._failed[node].with_traceback(None)
+
+    def _close_all(self, stack: list[_Pending]) -> None:
+        open_nodes = {each.node: None for each in stack}
         while stack:
             pending = stack[-1]
             for node, path in pending.dependencies:
                 if node in open_nodes:
-                    self._fail_cycle([*open_nodes, node], pending.selected.location(path))
+                    edges = {each.node: [below for below, _ in self._dependencies(each)] for each in stack}
+                    cycle = [*shortest_chain(node, pending.node, edges), node]
+                    names = chain_text([str(each.label) for each in cycle])
+                    raise LoadingError(f"dependency cycle: {names}", pending.selected.location(path))
                 if node not in self.targets:
+                    self._check_failed(node)
                     stack.append(self._open(node, partial(pending.selected.location, path)))
                     open_nodes[node] = None
                     break
@@ -182,11 +203,6 @@ class Analyzer:
                 self.targets[pending.node] = self._close(pending)
                 del open_nodes[pending.node]
                 stack.pop()
-        return self.targets[root]
-
-    def _fail_cycle(self, nodes: list[Node], where: Location) -> None:
-        cycle = nodes[nodes.index(nodes[-1]) :]
-        raise LoadingError("dependency cycle: " + " -> ".join(str(n.label) for n in cycle), where)
 
     def _open(self, node: Node, at: Where | None) -> _Pending:
         target = self.loader.target(node.label, at)

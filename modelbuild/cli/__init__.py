@@ -11,7 +11,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with a documented code (see `modelbuild.errors.ExitCode`)."""
     import sys
 
-    sys.exit(invoke(arguments))
+    from modelbuild.cli.process import finish_process, prepare_process
+
+    prepare_process()
+    sys.exit(finish_process(invoke(arguments)))
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:

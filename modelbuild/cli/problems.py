@@ -28,9 +28,6 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has closed the pipe: end quietly, as other filters do
-        return ExitCode.OK
     except Exception as error:
         if verbose:
             import traceback

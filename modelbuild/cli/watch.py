@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from modelbuild.errors import UsageError
+from modelbuild.lines import one_line
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _FLAG = "--watch"
 _SHOWN = 3
 _POLL = 100
 """Milliseconds between two looks at the keyboard interrupt and at changes."""
+_SCAN = 1000
+"""Milliseconds between two looks at all files, if the kernel reports no changes."""
 
 
 def watching(function: Command) -> Command:
@@ -60,16 +63,39 @@ def _run_on_changes(settings: Settings, options: Iterable[object]) -> NoReturn:
     ignored = [root / OUTPUT_FOLDER, load_workspace(root).config.cache_dir, *written]
     sources = watchfiles.DefaultFilter(ignore_paths=[path.resolve() for path in ignored])
     first = True
-    try:
-        # The first set of changes is empty: it comes when the watcher is ready, before the first run reads a file.
-        for changes in watchfiles.watch(root, watch_filter=sources, rust_timeout=_POLL, yield_on_timeout=True):
-            if first or changes:
-                _show(root, [path for _, path in changes])
-                _run(settings.arguments)
-                first = False
-    except OSError as error:
-        raise UsageError(f"{_FLAG}: {error}") from None
+    # The first set of changes is empty: it comes when the watcher is ready, before the first run reads a file.
+    for changes in _changes(root, sources):
+        if first or changes:
+            _show(root, changes)
+            _run(settings.arguments)
+            first = False
     raise AssertionError("watchfiles ends with an interrupt")
+
+
+def _changes(root: Path, sources: Callable[[Any, str], bool]) -> Iterator[list[str]]:
+    """Yield the paths of changed files, also none. Polls if the kernel notifies nobody. Raises UsageError if the folder
+    cannot be watched."""
+    import watchfiles
+
+    problem = ""
+    for polling in (None, True):
+        try:
+            for changes in watchfiles.watch(
+                root,
+                watch_filter=sources,
+                rust_timeout=_POLL,
+                yield_on_timeout=True,
+                force_polling=polling,
+                poll_delay_ms=_SCAN,
+            ):
+                if problem:
+                    click.echo(f"warning: {_FLAG}: {problem}; polling all files instead", err=True)
+                    problem = ""
+                yield [path for _, path in changes]
+        # The second is a RuntimeError that the module does not export.
+        except (OSError, RuntimeError) as error:
+            problem = one_line(str(error))
+    raise UsageError(f"{_FLAG}: {problem}")
 
 
 def _show(root: Path, paths: Iterable[str]) -> None:

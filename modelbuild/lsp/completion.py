@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from modelbuild.analysis.rule_help import describe_attribute, summary
-from modelbuild.loading.package import ENGINE_ATTRIBUTES
+from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package
 from modelbuild.loading.visibility import visible
 from modelbuild.lsp.cursor import Cursor
 from modelbuild.lsp.snapshot import WorkspaceSnapshot
@@ -15,6 +16,9 @@ from modelbuild.workspace.toml_values import toml_value
 
 Kind: TypeAlias = Literal["rule", "attribute", "value", "label", "file"]
 _PACKAGE_TABLE = "package"
+# Labels of one answer, and seconds in which packages are read for it.
+_MOST = 1000
+_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,54 @@ class Choice:
     first: bool = False
 
 
-def complete(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> list[Choice]:
-    """Return the choices at a cursor in a package's BUILD file, without regard to the text before it."""
+class Choices(list[Choice]):
+    """Choices; `partial` if there are more, for another text before the cursor or after a while."""
+
+    partial = False
+
+
+def complete(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Choices:
+    """Return the choices at a cursor in a package's BUILD file. The text before the cursor matters only if there are
+    too many."""
+    limits = _Limits(cursor.before if cursor.quoted else "")
+    found = Choices(_choices(snapshot, package, cursor, limits))
+    found.partial = limits.reached
+    return found
+
+
+def _choices(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor, limits: _Limits) -> Iterable[Choice]:
     match cursor.kind:
         case "header":
             return _rules(snapshot)
         case "key" if cursor.table == _PACKAGE_TABLE:
             return [Choice("default_visibility", "default_visibility = ", "attribute")]
         case "key":
-            return list(_attributes(snapshot, cursor))
+            return _attributes(snapshot, cursor)
         case "value":
-            return list(_values(snapshot, package, cursor))
+            return _values(snapshot, package, cursor, limits)
     return []
+
+
+class _Limits:
+    """What one request may take, so that an editor gets an answer in a workspace of any size. `before` is the text
+    before the cursor, `reached` whether choices are left out."""
+
+    def __init__(self, before: str) -> None:
+        self.before = before
+        self.reached = False
+        self._end = time.monotonic() + _SECONDS
+
+    def packages(self, snapshot: WorkspaceSnapshot, own: str) -> list[Package]:
+        """Return the packages that load in time, the file's own first."""
+        near = snapshot.package(own)
+        found = [] if near is None else [near]
+        for each in snapshot.packages(self.before.removeprefix("//").partition(":")[0]):
+            if each.name != own:
+                found.append(each)
+            if time.monotonic() > self._end:
+                self.reached = True
+                break
+        return found
 
 
 def _rules(snapshot: WorkspaceSnapshot) -> list[Choice]:
@@ -63,13 +103,13 @@ def _attributes(snapshot: WorkspaceSnapshot, cursor: Cursor) -> Iterator[Choice]
                 yield Choice(name, f"{name} = ", "attribute", about.type, about.about, first)
 
 
-def _values(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Iterator[Choice]:
+def _values(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor, limits: _Limits) -> Iterator[Choice]:
     """Yield the words, labels and files that a value may be."""
     seen: set[str] = set()
     for schema in snapshot.schemas.at(cursor.table, cursor.path):
         if schema.get("type") == "array" and not cursor.quoted and isinstance(schema.get("items"), dict):
             continue  # the cursor is before the bracket
-        for choice in _of_schema(snapshot, package, schema):
+        for choice in _of_schema(snapshot, package, schema, limits):
             if choice.label not in seen:
                 seen.add(choice.label)
                 quoted = choice.kind != "value" or choice.insert.startswith('"')
@@ -78,24 +118,34 @@ def _values(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Iterat
                     yield Choice(choice.label, insert, choice.kind, choice.detail, choice.about, choice.first)
 
 
-def _of_schema(snapshot: WorkspaceSnapshot, package: str, schema: dict[str, Any]) -> Iterator[Choice]:
+def _of_schema(snapshot: WorkspaceSnapshot, package: str, schema: dict[str, Any], limits: _Limits) -> Iterator[Choice]:
     words = schema.get("enum", [schema["const"]] if "const" in schema else [])
     for word in words:
         yield Choice(str(word), toml_value(word), "value")
     if schema.get("type") == "boolean":
         yield from (Choice(word, word, "value") for word in ("true", "false"))
     if schema.get("format") in ("label", "file"):
-        yield from _labels(snapshot, package, schema.get("rules"))
+        yield from _labels(snapshot, package, schema.get("rules"), limits)
     if schema.get("format") == "file":
         yield from (Choice(name, toml_value(name), "file") for name in snapshot.files(package))
 
 
-def _labels(snapshot: WorkspaceSnapshot, package: str, rules: list[str] | None) -> Iterator[Choice]:
-    """Yield the labels of visible targets of some rules, in the short form for targets of the package itself."""
-    for each in snapshot.packages():
-        for target in each.targets.values():
-            if (rules and target.rule not in rules) or not visible(target, package):
+def _labels(snapshot: WorkspaceSnapshot, package: str, rules: list[str] | None, limits: _Limits) -> Iterator[Choice]:
+    """Yield the labels of visible targets of some rules, in the short form for targets of the package itself. Of too
+    many, only labels with the text before the cursor, and the first of these."""
+    packages = limits.packages(snapshot, package)
+    before = limits.before if sum(len(each.targets) for each in packages) > _MOST else ""
+    made = 0
+    for each in packages:
+        own = each.name == package
+        start = ":" if own else f"//{each.name}:"
+        for name, target in each.targets.items():
+            text = start + name
+            if before not in text or (rules and target.rule not in rules) or not visible(target, package):
                 continue
-            own = each.name == package
-            text = f":{target.label.name}" if own else str(target.label)
+            made += 1
+            if made > _MOST:
+                limits.reached = True
+                return
             yield Choice(text, toml_value(text), "label", target.rule, first=own)
+    limits.reached |= bool(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from lsprotocol import types as lsp
@@ -15,7 +16,7 @@ from modelbuild.errors import LoadingError, ModelbuildError
 from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.lsp import completion, navigation
 from modelbuild.lsp.cursor import Cursor, cursor_at
-from modelbuild.lsp.diagnostics import diagnose
+from modelbuild.lsp.diagnostics import Errors, Found, Search
 from modelbuild.lsp.places import Span, span, span_at
 from modelbuild.lsp.snapshot import Memory, WorkspaceSnapshot, package_of
 from modelbuild.workspace.toml_document import parse_document
@@ -49,22 +50,27 @@ class Server(LanguageServer):
         self.memory = Memory()
         self._snapshot: WorkspaceSnapshot | None = None
         self._pending: asyncio.Task[None] | None = None
+        self._search: Search | None = None
         self._reported: dict[str, set[str]] = {}
 
     def snapshot(self) -> WorkspaceSnapshot:
         """Return the current state of the workspace. Raises LoadingError for an error in MODELBUILD.toml or a rule
         package."""
         if self._snapshot is None:
-            documents = self.workspace.text_documents
-            texts = {path: document.source for uri, document in documents.items() if (path := self.path(uri))}
-            self._snapshot = WorkspaceSnapshot(self.root, texts, self.memory)
+            self._snapshot = WorkspaceSnapshot(self.root, self._texts(), self.memory)
         return self._snapshot
+
+    def _texts(self) -> dict[str, str]:
+        documents = self.workspace.text_documents
+        return {path: document.source for uri, document in documents.items() if (path := self.path(uri))}
 
     def changed(self) -> None:
         """Forget the snapshot, and search errors when the user pauses."""
         self._snapshot = None
         if self._pending is not None:
             self._pending.cancel()
+        if self._search is not None:
+            self._search.over.set()
         self._pending = asyncio.get_running_loop().create_task(self._diagnose_soon())
 
     def path(self, uri: str) -> str:
@@ -109,23 +115,23 @@ class Server(LanguageServer):
         return snapshot, package_of(path), cursor_at(document.source, document.offset_at_position(position))
 
     async def _diagnose_soon(self) -> None:
+        """Report the errors of every open BUILD file, and of files that they name. They are searched in a thread,
+        because that can take long, and requests are answered meanwhile."""
         await asyncio.sleep(_PAUSE)
-        self.diagnose()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Found] = loop.create_future()
+        texts = self._texts()
+        files = [path for path in texts if path.rpartition("/")[2] == PACKAGE_FILE]
+        self._search = Search(files, partial(WorkspaceSnapshot, self.root, texts, self.memory), loop, done)
+        self._search.start()
+        for path, found in (await done).items():
+            self._report(path, self._of_workspace(path, found) if isinstance(found, ModelbuildError) else found)
 
-    def diagnose(self) -> None:
-        """Report the errors of every open BUILD file, and of files that they name."""
-        for uri in list(self.workspace.text_documents):
-            path = self.path(uri)
-            if path.rpartition("/")[2] == PACKAGE_FILE:
-                self._report(path, self._errors(path))
-
-    def _errors(self, path: str) -> list[tuple[navigation.DocumentPlace, str]]:
-        try:
-            return diagnose(self.snapshot(), package_of(path))
-        except LoadingError as error:  # of MODELBUILD.toml or a rule package
-            place = error.location.path if error.location is not None else path
-            found = span_at(self.text(place), error.location) if error.location is not None else Span(0, 0, 0, 1)
-            return [(navigation.DocumentPlace(place, found), error.message)]
+    def _of_workspace(self, path: str, error: ModelbuildError) -> Errors:
+        """Return an error of MODELBUILD.toml or a rule package."""
+        place = error.location.path if error.location is not None else path
+        found = span_at(self.text(place), error.location) if error.location is not None else Span(0, 0, 0, 1)
+        return [(navigation.DocumentPlace(place, found), error.message)]
 
     def _report(self, path: str, errors: list[tuple[navigation.DocumentPlace, str]]) -> None:
         """Publish errors found from one BUILD file, by their files. Files that no longer have errors get an empty
@@ -182,19 +188,18 @@ def _completion(server: Server) -> None:
     characters = ['"', ":", "/", "[", "=", " "]
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=characters))
-    def complete(given: lsp.CompletionParams) -> list[lsp.CompletionItem]:
+    def complete(given: lsp.CompletionParams) -> lsp.CompletionList:
         found = server.at(given.text_document.uri, given.position)
         if found is None:
-            return []
+            return lsp.CompletionList(False, [])
         snapshot, package, cursor = found
         document = server.workspace.get_text_document(given.text_document.uri)
         path = server.path(given.text_document.uri)
         where = server.range(path, span(document.source, cursor.start, cursor.end))
         behind = document.source[cursor.end : document.source.find("\n", cursor.end) % (len(document.source) + 1)]
-        return [
-            _item(choice, where, bare=behind.lstrip().startswith("="))
-            for choice in completion.complete(snapshot, package, cursor)
-        ]
+        choices = completion.complete(snapshot, package, cursor)
+        bare = behind.lstrip().startswith("=")
+        return lsp.CompletionList(choices.partial, [_item(choice, where, bare) for choice in choices])
 
 
 def _item(choice: completion.Choice, where: lsp.Range, bare: bool) -> lsp.CompletionItem:

@@ -29,6 +29,7 @@ class Memory:
     documents: dict[str, tuple[Stamp, Document, dict[str, Any]]] = field(default_factory=dict)
     packages: dict[str, Package] = field(default_factory=dict)
     rules: dict[tuple[str, ...], tuple[Rules, Schemas]] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
 
 
 class EditedTree(SourceTree):
@@ -75,6 +76,9 @@ class WorkspaceSnapshot:
         if named not in memory.rules:
             rules = load_rules(root, named, self.workspace.rule_locations())
             memory.rules[named] = rules, Schemas(rules.by_name)
+        if memory.named != named:
+            memory.named = named
+            memory.packages.clear()
         self.rules, self.schemas = memory.rules[named]
         self.memory = memory
         self.texts = texts
@@ -88,8 +92,11 @@ class WorkspaceSnapshot:
         """Return a package as edited. If that does not load, such as while a user types, return it as it last loaded,
         or as saved."""
         with suppress(ModelbuildError):
-            self.memory.packages[name] = self.loader.package(name)
-            return self.memory.packages[name]
+            known = self.memory.packages.get(name)
+            if known is not None and known.document is self.tree.read(build_file(name))[0]:
+                return known  # parsed for an earlier snapshot
+            found = self.memory.packages[name] = self.loader.package(name)
+            return found
         if name not in self.memory.packages and build_file(name) in self.texts:
             with suppress(ModelbuildError):
                 self.memory.packages[name] = Loader(self.workspace, self.rules.by_name).package(name)
@@ -99,9 +106,9 @@ class WorkspaceSnapshot:
     def _names(self) -> list[str]:
         return self.loader.packages_below("", skip=_ignore)
 
-    def packages(self) -> Iterator[Package]:
-        """Yield all packages that have loaded at least once."""
-        for name in self._names:
+    def packages(self, first: str = "") -> Iterator[Package]:
+        """Yield all packages that have loaded at least once; first those whose names begin with `first`."""
+        for name in sorted(self._names, key=lambda name: not name.startswith(first)):
             package = self.package(name)
             if package is not None:
                 yield package

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from modelbuild.registry.address import RegistryAddress
 from modelbuild.registry.credentials import BadConfiguration, Login, find_login
+from modelbuild.transfer import build_opener
 
 # Seconds to wait before each attempt of a request.
 ATTEMPTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-_TIMEOUT = 60.0
+_TIMEOUT = 30.0
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST = 200
 # A longer manifest or token is refused; the specification suggests 4 MiB.
@@ -50,8 +51,7 @@ class Registry:
         self._login: Login | None = None
         self._asked = False
         self._reached = False
-        # Not the shared opener: it keeps the proxies that were set when it was first used.
-        self._opener = urllib.request.build_opener()
+        self._opener = build_opener()
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.remote.messages import missing_extra
 from modelbuild.remote.problems import Kind, RemoteProblem
+from modelbuild.transfer import Pace
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import Security
 
@@ -93,12 +93,11 @@ def translated(what: str = "") -> Iterator[None]:
 
 
 class Watched:
-    """A streaming call that is cancelled after some seconds without progress: a total deadline would depend on the
-    connection's speed."""
+    """A streaming call that is cancelled when it is too slow (Pace): a total deadline would depend on the connection's
+    speed."""
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._last = time.monotonic()
+        self._pace = Pace(timeout)
         self._over = threading.Event()
         self._call: Any = None
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
@@ -110,8 +109,9 @@ class Watched:
         self._thread.start()
         return call
 
-    def moved(self) -> None:
-        self._last = time.monotonic()
+    def moved(self, size: int) -> None:
+        """Count useful bytes."""
+        self._pace.moved(size)
 
     def __enter__(self) -> Watched:
         return self
@@ -123,11 +123,11 @@ class Watched:
         if self._call is not None:
             self._call.cancel()
         if self.stalled:
-            raise RemoteProblem("slow", f"nothing moved for {self._timeout:g} s") from None
+            raise RemoteProblem("slow", self._pace.problem) from None
 
     def _watch(self) -> None:
-        while not self._over.wait(max(0.01, self._last + self._timeout - time.monotonic())):
-            if time.monotonic() - self._last >= self._timeout:
+        while not self._over.wait(max(0.01, self._pace.left())):
+            if self._pace.left() <= 0:
                 self.stalled = True
                 self._call.cancel()
                 return

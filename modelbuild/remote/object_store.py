@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from modelbuild.remote.problems import Kind, RemoteProblem
+from modelbuild.transfer import TooSlow
 from modelbuild.workspace.remote_address import Address
 
 # Prefixes of the environment variables that obstore itself reads.
@@ -46,6 +47,8 @@ def translated() -> Iterator[None]:
 
     try:
         yield
+    except TooSlow as error:
+        raise RemoteProblem("slow", str(error)) from None
     except FileNotFoundError:
         raise RemoteProblem("missing", "not there") from None
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError) as error:

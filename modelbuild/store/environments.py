@@ -76,8 +76,9 @@ def make_read_only(folder: Path) -> None:
 
 
 def damaged_files(environment: Environment) -> Iterator[tuple[str, int, bool]]:
-    """Read each file that the distributions of an environment list in their RECORD. Yield its path in the environment,
-    its size, and whether it differs from RECORD or is missing."""
+    """Read each file that the distributions of an environment list in their RECORD, except byte code. Yield its path in
+    the environment, its size, and whether it is missing or differs from each RECORD that lists it."""
+    listed: dict[Path, set[str]] = {}
     for record in sorted(environment.folder.glob("lib/*/site-packages/*.dist-info/RECORD")):
         site = record.parents[1]
         try:
@@ -87,10 +88,18 @@ def damaged_files(environment: Environment) -> Iterator[tuple[str, int, bool]]:
             continue
         for name, digest in ((line[0], line[1]) for line in lines if len(line) > 1 and line[1]):
             path = Path(os.path.normpath(site / name))
-            if not path.is_relative_to(environment.folder):
-                continue
-            size, found = _digest(path, digest.partition("=")[0])
-            yield str(path.relative_to(environment.folder)), size, found != digest
+            if path.is_relative_to(environment.folder) and not _is_byte_code(path):
+                # Of two distributions with one file, the one that was installed last has it.
+                listed.setdefault(path, set()).add(digest)
+    for path, digests in listed.items():
+        found = {_digest(path, kind) for kind in {digest.partition("=")[0] for digest in digests}}
+        size = max(size for size, _ in found)
+        yield str(path.relative_to(environment.folder)), size, digests.isdisjoint(digest for _, digest in found)
+
+
+def _is_byte_code(path: Path) -> bool:
+    """Return whether Python writes a file: the installer does so, and an import if the source has another time."""
+    return path.suffix == ".pyc" and path.parent.name == "__pycache__"
 
 
 def _digest(path: Path, kind: str) -> tuple[int, str]:

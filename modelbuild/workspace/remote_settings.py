@@ -45,7 +45,7 @@ class Security:
 class RemoteSettings:
     """Remote caching and execution.
 
-    timeout       seconds without any progress after which a call fails
+    timeout       seconds after which a call fails that is slower than transfer.LEAST_RATE
     queue_notice  seconds that an action waits for a worker before a notice is printed
     executor      a Remote Execution API server with workers; None: actions run on this machine
     python        the interpreter on the workers

@@ -116,9 +116,9 @@ def _out_of_bounds(values: Mapping[str, Any]) -> tuple[KeyPath, str]:
     waiting: list[tuple[KeyPath, Any]] = [((), values)]
     while waiting:
         path, value = waiting.pop()
-        if len(path) > _LEVELS:
-            return path, f"nested too deep; expected at most {_LEVELS} levels"
         if isinstance(value, (dict, list)):
+            if len(path) == _LEVELS:
+                return path, f"nested too deep; expected at most {_LEVELS} levels"
             items = list(value.items() if isinstance(value, dict) else enumerate(value))
             waiting += [((*path, key), item) for key, item in reversed(items)]
         elif type(value) is int and value not in _INTEGERS:

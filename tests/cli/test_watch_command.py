@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_runner import Running
+from tests.command_runner import MODELBUILD, Running
 from tests.script_rule import FILES, OUTPUT, SCRIPT, WAITS
 from tests.stages import wait_for
 from tests.workspace_builder import Workspace
@@ -105,3 +105,19 @@ def test_without_watchfiles_it_names_the_extra(workspace: Workspace, tmp_path: P
     ended = workspace.run("build", SCRIPT, "--watch", PYTHONPATH=str(tmp_path / "none"))
     assert ended.code == 2
     assert ended.errors == ["error: --watch needs watchfiles; expected: pip install 'modelbuild[watch]'"]
+
+
+@pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
+def test_files_are_polled_where_the_kernel_watches_no_more(workspace: Workspace, limit: str) -> None:
+    inside = ("unshare", "-Ur", "sh", "-c", f'echo 0 >/proc/sys/user/{limit} && exec "$@"', "sh")
+    command = workspace.start("build", SCRIPT, "--watch", program=(*inside, *MODELBUILD))
+    try:
+        expect(command, "Built")
+        assert command.err.splitlines()[0].startswith("warning: --watch: ")
+        assert command.err.splitlines()[0].endswith("; polling all files instead")
+        time.sleep(1.5)  # the first look at all files
+        workspace.write({CODE: "result = 2\n"})
+        expect(command, "Built", "Built")
+    finally:
+        command.send(signal.SIGINT)
+        command.wait()

@@ -115,6 +115,15 @@ def test_a_document_that_is_nested_too_deep_is_refused(root: Path, rules: Rules,
         Loader(load_workspace(root, {}), rules.by_name).package("")
 
 
+@pytest.mark.parametrize("levels", [98, 99, 100])
+@pytest.mark.parametrize("value", ["[{}]", "{{ a = {} }}"])
+def test_one_level_too_many_is_refused(root: Path, rules: Rules, levels: int, value: str) -> None:
+    before, after = value.format("|").split("|")
+    (root / "BUILD.toml").write_text(f"[[filegroup]]\nname = 'a'\nsrcs = {before * levels}1{after * levels}\n")
+    with pytest.raises(LoadingError, match=r"BUILD\.toml:3:\d+: nested too deep; expected at most 100 levels"):
+        Loader(load_workspace(root, {}), rules.by_name).package("")
+
+
 def test_a_hundred_levels_are_not_too_deep(root: Path, rules: Rules) -> None:
     (root / "BUILD.toml").write_text("[[filegroup]]\nname = 'a'\nsrcs = " + "[" * 97 + "]" * 97)
     target = Loader(load_workspace(root, {}), rules.by_name).target(Label("", "a"))

@@ -18,6 +18,7 @@ class Editor:
         self.root = root
         self.client = LanguageClient("tests", "1")
         self.published: dict[str, list[lsp.Diagnostic]] = {}
+        self.partial = False
         self.failures: list[str] = []
         self._news = asyncio.Event()
         self._version = 0
@@ -71,8 +72,9 @@ class Editor:
     async def complete(self, path: str, at: lsp.Position) -> dict[str, str]:
         """Return the text that each completion inserts, by its label."""
         found = await self.client.text_document_completion_async(lsp.CompletionParams(self._document(path), at))
-        assert isinstance(found, list)
-        return {item.label: item.text_edit.new_text for item in found if item.text_edit is not None}
+        assert isinstance(found, lsp.CompletionList)
+        self.partial = found.is_incomplete
+        return {item.label: item.text_edit.new_text for item in found.items if item.text_edit is not None}
 
     async def hover(self, path: str, at: lsp.Position) -> str:
         found = await self.client.text_document_hover_async(lsp.HoverParams(self._document(path), at))

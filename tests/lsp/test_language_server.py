@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -182,5 +183,33 @@ def test_a_broken_workspace_is_an_error_in_its_file_and_ends_no_session(root: Pa
         (root / "MODELBUILD.toml").write_text("")
         editor.type(BUILD, NET)
         assert await editor.problems("MODELBUILD.toml", 0) == []
+
+    edit(root, work)
+
+
+@pytest.mark.parametrize("packages", [30, pytest.param(2000, marks=pytest.mark.exhaustive)])
+def test_a_large_workspace_is_answered_soon(root: Path, packages: int) -> None:
+    """Of 100 targets in each package, an answer has at most a thousand, and those that the user begins to type."""
+    for number in range(packages):
+        (root / f"p{number}").mkdir()
+        targets = "".join(f'[[filegroup]]\nname = "t{n}"\nsrcs = []\n' for n in range(100))
+        text = f'[package]\ndefault_visibility = ["//visibility:public"]\n{targets}'
+        (root / f"p{number}/BUILD.toml").write_text(text)
+
+    async def work(editor: Editor) -> None:
+        editor.open("p0/BUILD.toml")
+        for text in ("", "//p9", "//p9:t5"):
+            began = time.monotonic()
+            at = editor.type("p0/BUILD.toml", f'[[filegroup]]\nname = "x"\nsrcs = ["{text}|"]\n')
+            labels = (await editor.complete("p0/BUILD.toml", at)).keys()
+            assert time.monotonic() - began < 10
+            assert len(labels) <= 1000
+            assert editor.partial
+            assert text != "//p9:t5" or {"//p9:t5", "//p9:t50"} <= labels
+            assert all(text in label for label in labels if label.startswith("//"))
+        tables = "".join(f'[[filegroup]]\nname = "{name}"\nsrcs = ["//p7:{name}"]\n' for name in ("one", "two"))
+        editor.type("p0/BUILD.toml", f"{tables}|")
+        found = await editor.problems("p0/BUILD.toml", 2)
+        assert [each.message[:15] for each in found] == ["no target 'one'", "no target 'two'"]
 
     edit(root, work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -205,3 +206,22 @@ sys.exit(invoke(sys.argv[1:]))
     os.utime(tools.root / "a/BUILD.toml")
     tools.add("a/BUILD.toml", "#\n")
     assert tools.run("build", SCRIPT, program=program).code == 0
+
+
+def test_a_toolchain_is_whole_after_its_use(tools: ToolchainWorkspace) -> None:
+    """A wheel contains byte code, which Python replaces, and a file that another wheel also has."""
+    tag = sys.implementation.cache_tag
+    byte_code = {f"alpha/__pycache__/__init__.{tag}.pyc": "stale", "alpha/__pycache__/other.pyc": "of no module"}
+    tools.index.add("alpha", "1.0", {"alpha/__init__.py": "import beta\nX = 1\n", **byte_code, "shared/a.py": "1\n"})
+    tools.index.add("gamma", "1.0", {"gamma.py": "Z = 1\n", "shared/a.py": "22\n"})
+    tools.write({"tools.lock": tools.index.lock})
+    assert len(tools.ran(SCRIPT)) > 0
+    (environment,) = environments(tools)
+    (source,) = environment.glob("lib/*/site-packages/alpha/__init__.py")
+    os.utime(source, (1, 1))
+    subprocess.run([environment / "bin/python", "-c", "import alpha; alpha"], check=True)
+    for _ in range(2):
+        verified = tools.run("cache", "verify")
+        assert verified.code == 0, verified.out
+    assert source.exists()
+    assert tools.ran(SCRIPT) == set()

@@ -17,6 +17,7 @@ from modelbuild.errors import EnvironmentProblem
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.remote.token import AccessToken
+from modelbuild.transfer import Connection, SecureConnection, TooSlow
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
@@ -173,6 +174,8 @@ class HttpCache:
                 return taken
             except RemoteProblem as problem:
                 raise RemoteProblem(problem.kind, f"{method} {path}: {problem}") from None
+            except TooSlow as slow:
+                raise RemoteProblem("slow", str(slow)) from None
             except TimeoutError:
                 raise RemoteProblem("slow", f"nothing moved for {self._timeout:g} s") from None
             except (OSError, http.client.HTTPException) as error:
@@ -185,9 +188,9 @@ class HttpCache:
         if connection is None:
             host = self._address.host
             if self._tls is not None:
-                connection = http.client.HTTPSConnection(host, timeout=self._timeout, context=self._tls)
+                connection = SecureConnection(host, timeout=self._timeout, context=self._tls)
             else:
-                connection = http.client.HTTPConnection(host, timeout=self._timeout)
+                connection = Connection(host, timeout=self._timeout)
             connection.blocksize = _PIECE
             self._own.connection = connection
             self._connections.append(connection)

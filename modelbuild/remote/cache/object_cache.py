@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,6 +11,7 @@ from modelbuild.actions import Digest
 from modelbuild.remote.messages import message, missing_extra
 from modelbuild.remote.object_store import open_object_store, translated
 from modelbuild.remote.problems import RemoteProblem
+from modelbuild.transfer import Pace
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
@@ -28,6 +29,7 @@ class ObjectCache:
     def __init__(self, address: Address, settings: RemoteSettings) -> None:
         self.name = str(address)
         self.batch_size = _BATCH
+        self._timeout = settings.timeout
         # The circuit breaker retries; here one attempt is one request.
         try:
             self._store, self._prefix = open_object_store(address, settings.timeout, retries=0)
@@ -44,7 +46,7 @@ class ObjectCache:
                 answer = obstore.get(self._store, f"{self._prefix}ac/{action.hash}")
                 if answer.meta["size"] > _MAX_RESULT:
                     raise RemoteProblem("wrong", "an action result that is too big")
-                return message("ActionResult").FromString(bytes(answer.bytes()))
+                return message("ActionResult").FromString(b"".join(self._pieces(answer, _MAX_RESULT)))
         except DecodeError:
             raise RemoteProblem("wrong", "an action result that is no message") from None
         except RemoteProblem as problem:
@@ -71,9 +73,8 @@ class ObjectCache:
             return
         with translated():
             options = {"range": (start, digest.size)}
-            for data in obstore.get(self._store, self._blob(digest), options=options).stream(min_chunk_size=1 << 20):
-                if sink.tell() + len(data) > digest.size:
-                    raise RemoteProblem("wrong", "it sent more bytes than the blob has")
+            answer = obstore.get(self._store, self._blob(digest), options=options)
+            for data in self._pieces(answer, digest.size - start):
                 sink.write(data)
         if sink.tell() != digest.size:
             raise RemoteProblem("down", f"it sent {sink.tell()} of {digest.size} bytes")
@@ -110,11 +111,23 @@ class ObjectCache:
                 answer = obstore.get(self._store, self._blob(digest))
                 if answer.meta["size"] != digest.size:
                     raise RemoteProblem("wrong", f"it has another size for {digest}")
-                return bytes(answer.bytes())
+                return b"".join(self._pieces(answer, digest.size))
         except RemoteProblem as problem:
             if problem.kind == "missing":
                 return None
             raise
+
+    def _pieces(self, answer: Any, most: int) -> Iterator[bytes]:
+        """Yield the bytes of an answer. Raises RemoteProblem if there are more than `most`, or if it is too slow."""
+        pace = Pace(self._timeout)
+        # obstore waits for whole chunks, so they are as small as they come.
+        for data in answer.stream(min_chunk_size=0):
+            most -= len(data)
+            if most < 0:
+                raise RemoteProblem("wrong", "it sent more bytes than the blob has")
+            pace.moved(len(data))
+            pace.check()
+            yield bytes(data)
 
     def _blob(self, digest: Digest) -> str:
         return f"{self._prefix}cas/{digest.hash}"

@@ -18,6 +18,9 @@ WORTH = 4 << 10
 # Resource names of plain and compressed blobs.
 KIND = {False: "blobs", True: "compressed-blobs/zstd"}
 _LEVEL = 1
+# A compressed stream is at most so many times as long as its blob, and so many bytes more: frames may also be empty.
+_MOST_PER_BYTE = 2
+_MOST_MORE = 64 << 10
 _PIECE = 256 << 10
 _CODES: dict[int, Kind] = {7: "refused", 8: "full", 12: "refused", 16: "refused", 3: "wrong"}
 
@@ -25,7 +28,7 @@ _CODES: dict[int, Kind] = {7: "refused", 8: "full", 12: "refused", 16: "refused"
 def received(call: Iterable[Any], watched: Watched, packed: bool, size: int) -> Iterator[bytes]:
     """Yield the bytes of a read, unpacked. Raises RemoteProblem 'wrong' as soon as there are more than `size`."""
     left = size
-    pieces = _moving(call, watched)
+    pieces = _moving(call, watched, size if not packed else _MOST_PER_BYTE * size + _MOST_MORE)
     for data in _unpacked(pieces) if packed else pieces:
         left -= len(data)
         if left < 0:
@@ -35,9 +38,12 @@ def received(call: Iterable[Any], watched: Watched, packed: bool, size: int) -> 
         raise RemoteProblem("down", f"it sent {size - left} of {size} bytes")
 
 
-def _moving(call: Iterable[Any], watched: Watched) -> Iterator[bytes]:
+def _moving(call: Iterable[Any], watched: Watched, most: int) -> Iterator[bytes]:
     for answer in call:
-        watched.moved()
+        most -= len(answer.data)
+        if most < 0:
+            raise RemoteProblem("wrong", "it sent more bytes than the blob has")
+        watched.moved(len(answer.data))
         yield answer.data
 
 
@@ -125,10 +131,9 @@ class Upload:
         file.seek(offset)
         self._sent = offset
         for data, last in _ahead(self._packed_pieces(file) if self._packed else _blocks(file)):
-            watched.moved()
             yield make(resource_name=self._name, write_offset=self._sent, data=data, finish_write=last)
             self._sent += len(data)
-        watched.moved()
+            watched.moved(len(data))
 
     def check(self, committed: int) -> None:
         """Raise RemoteProblem unless the server has all bytes (-1: a compressed blob that existed before)."""

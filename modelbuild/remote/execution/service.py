@@ -18,8 +18,8 @@ from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
 # The stream of an action may be silent while it runs. Therefore it is reopened after this many seconds, and the server
-# must answer a request.
-_STREAM = 60.0
+# must answer a request. A stream of an action that the server did not name yet has the timeout of any call.
+_STREAM = 20.0
 # Times that a stream may break without any progress before the server counts as down.
 _BREAKS = 4
 _PAUSE = 0.3
@@ -80,7 +80,8 @@ class Execution:
             with translated():
                 call = self._start(action, fresh, name)
                 for operation in call:
-                    name, moved = operation.name, True
+                    # Empty messages are no progress.
+                    name, moved = operation.name or name, moved or bool(operation.name)
                     on_stage(_stage(operation))
                     if operation.done:
                         return operation
@@ -98,11 +99,14 @@ class Execution:
                 call.cancel()
 
     def _alive(self) -> bool:
+        """Return whether the server answers. Raises RemoteProblem if it is too slow for that."""
         request = message("GetCapabilitiesRequest")(instance_name=self._instance)
         try:
             with translated():
                 self._capabilities.GetCapabilities(request, timeout=self._timeout, metadata=self._token.headers())
-        except RemoteProblem:
+        except RemoteProblem as problem:
+            if problem.kind == "slow":
+                raise
             return False
         return True
 
@@ -118,7 +122,7 @@ class Execution:
                 request = message("ExecuteRequest")(
                     instance_name=self._instance, action_digest=to_message(action), skip_cache_lookup=fresh
                 )
-                call = self._stub.Execute(request, timeout=_STREAM, metadata=headers)
+                call = self._stub.Execute(request, timeout=min(_STREAM, self._timeout), metadata=headers)
             self._calls.add(call)
             return call
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -67,6 +69,16 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length)
         self.end_headers()
         self.wfile.write(DATA)
+        self.close_connection = True
+
+    def trickle(self, _: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(DATA)))
+        self.end_headers()
+        with suppress(OSError):
+            for _byte in range(len(DATA)):
+                self.wfile.write(b"x")
+                time.sleep(0.05)
         self.close_connection = True
 
     def silent(self, _: str) -> None:
@@ -197,8 +209,17 @@ def test_every_address_has_its_reason(tmp_path: Path, server: Server) -> None:
 
 def test_a_server_that_does_not_answer(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_file, "TIMEOUT", 0.1)
-    with pytest.raises(StepError, match=r"/silent: timed out$"):
+    with pytest.raises(StepError, match=r"/silent: nothing moved for 0\.1 s$"):
         download(tmp_path, server.url("silent"))
+
+
+def test_the_next_address_has_what_a_slow_server_does_not_send(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_file, "TIMEOUT", 0.5)
+    download(tmp_path, server.url("trickle"), server.url("ok"))
+    with pytest.raises(StepError, match=r"/trickle: it sent fewer than 1024 bytes a second for 0\.5 s$"):
+        download(tmp_path, server.url("trickle"))
 
 
 def test_nobody_listens(tmp_path: Path, server: Server) -> None:

@@ -17,11 +17,12 @@ from pathlib import Path
 from modelbuild.registry.address import SCHEME, parse_registry_address
 from modelbuild.registry.client import RegistryProblem
 from modelbuild.step import Step, StepError
+from modelbuild.transfer import build_opener
 from modelbuild_rules.files.steps.registry_file import open_file
 
 # Seconds to wait before each round; a round tries every address that has not failed permanently.
 ROUNDS = (0.0, 1.0, 4.0)
-TIMEOUT = 60.0
+TIMEOUT = 30.0
 CHUNK = 1 << 20
 
 # HTTP statuses that may change soon; any other 4xx is permanent.
@@ -99,8 +100,7 @@ def _open(url: str, sha256: str) -> http.client.HTTPResponse:
     request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
     for name, value in _login(url).items():
         request.add_unredirected_header(name, value)
-    # The shared opener keeps the proxies from its first use, so this module does not use it.
-    answer: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=TIMEOUT)
+    answer: http.client.HTTPResponse = build_opener().open(request, timeout=TIMEOUT)
     return answer
 
 
