@@ -113,6 +113,7 @@ class Analyzer:
         toolchains: Toolchains | None = None,
     ) -> None:
         self.loader = loader
+        loader.extensions = {name for extensions in rules.extensions.values() for name in extensions}
         self.rules = rules
         self.test_filter = test_filter
         self.toolchains = toolchains or Toolchains(loader.workspace.config.toolchain)

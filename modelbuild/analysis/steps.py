@@ -36,7 +36,7 @@ class Steps:
         their rules list the tools, because most tools belong to one backend and a step imports only the tools that it
         needs.
 
-        Raises LookupError for a missing step, and LoadingError for a missing plug-in or a module that is not Python.
+        Raises LoadingError for a missing step or plug-in, and for a module that is not Python.
         """
         own = any(module.partition(".")[0] != BUILT_IN for module in action.modules)
         python = self._interpreter(action.toolchain) if own else installed()
@@ -47,9 +47,7 @@ class Steps:
         return replace(action, tools=tuple(dict.fromkeys((*action.tools, *more)))) if more else action
 
     def _look(self, action: Action, python: Interpreter) -> tuple[str, ...]:
-        if source_file(self._packages, action.step) is None:
-            raise LookupError(self._missing(action.step))
-        for module in action.plugins:
+        for module in (action.step, *action.plugins):
             if source_file(self._packages, module) is None:
                 raise LoadingError(self._missing(module))
         own = [module for module in action.modules if module.partition(".")[0] != BUILT_IN]

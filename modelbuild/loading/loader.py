@@ -22,7 +22,8 @@ class Loader:
 
     Every method raises LoadingError, located, for errors in a BUILD.toml. `at` returns the location of a reference;
     without it, the name comes from the command line, and a missing package or target is a UsageError. `tree` may
-    contain files that are not saved. `repository` is the repository of the labels in messages.
+    contain files that are not saved. `repository` is the repository of the labels in messages. `extensions` are the
+    names of extensions of the rules, which users may take for targets.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Loader:
         self._tree = tree or SourceTree(workspace.root)
         self._tree.files[WORKSPACE_FILE] = workspace.stamp
         self._packages: dict[str, Package] = {}
+        self.extensions: Collection[str] = ()
 
     def package(self, name: str, at: Where | None = None) -> Package:
         """Return the package in a folder, by its path below the root."""
@@ -48,6 +50,8 @@ class Loader:
         target = package.targets.get(label.name)
         if target is None:
             hint = did_you_mean(label.name, package.targets) or self._elsewhere(label.name)
+            if at is not None and label.name in self.extensions:
+                hint = f'; expected ["{label.name}"], if this is meant to be no target'
             raise _missing(f"no target '{label.name}' in {self._repository}//{label.package}{hint}", at)
         return target
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -265,14 +265,61 @@ def test_no_code_outside_a_backend_s_folder_says_its_name(repository: Path) -> N
     assert outside == set(EXCEPTIONS)
 
 
-def test_a_backend_whose_modules_are_missing_is_an_error_at_the_target(workspace: Path, tmp_path: Path) -> None:
-    root = tmp_path / "copy"
-    shutil.copytree(workspace, root, ignore=shutil.ignore_patterns("modelbuild-out"))
-    (root / "tools/rules/steps/compile_vulkan.py").rename(root / "tools/rules/steps/compile_vulkn.py")
-    (root / "tools/rules/steps/vulkan.py").unlink()
-    command = [sys.executable, "-m", "modelbuild", "-C", str(root), "build", "//:program", "--quiet"]
-    environment = {"MODELBUILD_CACHE_DIR": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 3
-    assert "no step 'vulkan': there is no tools/rules/steps/vulkan.py" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+@pytest.fixture
+def broken(workspace: Path, tmp_path: Path) -> Callable[[Callable[[Path], object]], tuple[int, str]]:
+    """Return a function that changes a copy of the workspace's steps, and returns how a build of the copy ends: its
+    exit code, and its error, which must be without a traceback."""
+
+    def build(change: Callable[[Path], object]) -> tuple[int, str]:
+        root = tmp_path / "copy"
+        shutil.copytree(workspace, root, ignore=shutil.ignore_patterns("modelbuild-out"))
+        change(root / "tools/rules/steps")
+        command = [sys.executable, "-m", "modelbuild", "-C", str(root), "build", "//:program", "--quiet"]
+        environment = {"MODELBUILD_CACHE_DIR": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stderr
+
+    return build
+
+
+Broken = Callable[[Callable[[Path], object]], tuple[int, str]]
+
+
+def test_a_missing_partitioning_module_is_an_error_at_the_target(broken: Broken) -> None:
+    code, error = broken(lambda steps: (steps / "vulkan.py").unlink())
+    assert code == 3
+    assert "no step 'vulkan': there is no tools/rules/steps/vulkan.py" in error
+
+
+def test_a_missing_compile_step_is_an_error(broken: Broken) -> None:
+    code, error = broken(lambda steps: (steps / "compile_vulkan.py").rename(steps / "compile_vulkn.py"))
+    assert code == 1
+    assert "no step 'compile_vulkan': there is no tools/rules/steps/compile_vulkan.py; did you mean" in error
+
+
+def test_a_module_without_a_partitioning_is_an_error(broken: Broken) -> None:
+    code, error = broken(lambda steps: append(steps / "vulkan.py", "del PARTITIONING\n"))
+    assert code == 1
+    assert "tools_rules.steps.vulkan has no PARTITIONING; expected an instance of a subclass of Partitioning" in error
+
+
+def test_a_partitioning_of_another_type_is_an_error(broken: Broken) -> None:
+    code, error = broken(lambda steps: append(steps / "vulkan.py", "PARTITIONING = VulkanPartitioning\n"))
+    assert code == 1
+    assert "PARTITIONING of tools_rules.steps.vulkan is a type; expected an instance of a subclass of Part" in error
+
+
+def test_a_compiler_that_returns_bytes_is_an_error(broken: Broken) -> None:
+    def change(steps: Path) -> None:
+        file = steps / "compile_vulkan.py"
+        file.write_text(file.read_text().replace("def run(step", "def run_wrong(step"))
+        append(file, "def run(step):\n    compile_partition(step, lambda program, specs, attributes: b'')\n")
+
+    code, error = broken(change)
+    assert code == 1
+    assert "the compiler returned bytes; expected a Compiled of modelbuild_rules.backend_api.steps.compiled" in error
+
+
+def append(file: Path, text: str) -> None:
+    file.write_text(file.read_text() + text)

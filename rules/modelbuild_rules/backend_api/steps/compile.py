@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
 from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.compiled import Compiled
 from modelbuild_rules.backend_api.steps.failure import library_failures
@@ -40,6 +40,8 @@ def compile_partition(step: Step, compiler: Compiler) -> None:
     program, specs = input_partition(step)
     with library_failures(program, "compile"):
         made = compiler(program, specs, step.params["attributes"])
+    if not isinstance(made, Compiled):
+        raise StepError(f"the compiler returned {type(made).__name__}; expected a Compiled of {Compiled.__module__}")
     made.write(step.outputs["compiled"])
 
 

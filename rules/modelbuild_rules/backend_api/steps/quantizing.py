@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from modelbuild_rules.backend_api.steps.plug_ins import plug_in
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import UsedQuantizer
@@ -46,10 +47,8 @@ class Quantizing:
 
 
 def quantizing(used: UsedQuantizer) -> Quantizing:
-    """Return the step module's object of a quantizer."""
-    found = importlib.import_module(used["quantizing"]).QUANTIZING
-    assert isinstance(found, Quantizing)
-    return found
+    """Return the step module's object of a quantizer. Raises StepError if it has none."""
+    return plug_in(used["quantizing"], "QUANTIZING", Quantizing)
 
 
 def allowed_nodes(attributes: Mapping[str, Any], quantizing: Quantizing) -> Filter:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.plug_ins import plug_in
 
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import OfferedBackend
@@ -75,7 +75,7 @@ class Stack:
                 number,
                 entry["kind"],
                 entry["attributes"],
-                importlib.import_module(entry["partitioning"]).PARTITIONING,
+                plug_in(entry["partitioning"], "PARTITIONING", Partitioning),
             )
             for number, entry in enumerate(entries)
             if entry["partitioning"]
