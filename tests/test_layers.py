@@ -11,7 +11,7 @@ import networkx
 import pytest
 
 ROWS = re.compile(r"^\| `modelbuild/(?:(\w+)/|\*\.py)` \|", re.M)
-FOR_RULES = ("modelbuild.api", "modelbuild.errors", "modelbuild.registry", "modelbuild.step")
+FOR_RULES = ("modelbuild.api", "modelbuild.errors", "modelbuild.redaction", "modelbuild.registry", "modelbuild.step")
 STARTS = "modelbuild.__main__"  # `python -m modelbuild`
 RULE_ROWS = re.compile(r"^\| `([\w*/]+?)(?:/|\.py)` \|", re.M)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError
 from modelbuild.lines import one_line
+from modelbuild.redaction import without_secrets
 from modelbuild.report.text import write
 
 # Codes with which any system call reports a lack of resources.
@@ -38,10 +39,10 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
             traceback.print_exc()
         problem = _of_the_machine(error) or error
         if isinstance(problem, ModelbuildError):
-            write(sys.stderr, f"error: {one_line(str(problem))}")
+            write(sys.stderr, f"error: {one_line(without_secrets(str(problem)))}")
             return problem.exit_code
         hint = "please report this bug; --verbose-failures shows the traceback"
-        write(sys.stderr, f"internal error: {type(error).__name__}: {one_line(str(error))} ({hint})")
+        write(sys.stderr, f"internal error: {type(error).__name__}: {one_line(without_secrets(str(error)))} ({hint})")
         return ExitCode.INTERNAL
 
 

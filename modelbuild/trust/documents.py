@@ -100,8 +100,8 @@ def _by_name(digests: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def read_bill(path: Path) -> tuple[Mapping[str, str], list[Part]]:
-    """Return the SHA-256 of the files that a bill of materials describes, by name, and the parts in them. Raises NotVerified for
-    anything but CycloneDX in JSON."""
+    """Return the SHA-256 of the files that a bill of materials describes, by name, and the parts in them. Raises
+    NotVerified for anything but CycloneDX in JSON."""
     data = _json(path, "a bill of materials in CycloneDX")
     try:
         if data["bomFormat"] != "CycloneDX":

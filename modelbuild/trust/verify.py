@@ -96,7 +96,7 @@ def _below(path: Path, recorded: Mapping[str, str]) -> Mapping[str, str]:
 def _of_file(path: Path, recorded: Mapping[str, str]) -> Mapping[str, str]:
     """Return the digest of a file, by its name. Only the file of a target with one file may have been renamed."""
     if len(recorded) == 1:
-        return {path.name: sha256 for sha256 in recorded.values()}
+        return dict.fromkeys([path.name], *recorded.values())
     # The longest ending of its path that is recorded: two folders may contain files of one name.
     endings = ("/".join(path.parts[-count:]) for count in range(len(path.parts) - 1, 0, -1))
     exact = next((recorded[each] for each in endings if each in recorded), None)
