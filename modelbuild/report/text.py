@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import re
+
+from modelbuild.lines import one_line
 from modelbuild.wording import action_line, count, duration, size_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a build with nothing to do imports only modules that it needs
     from collections.abc import Iterator, Sequence
-    from typing import TextIO
+    from typing import Any, TextIO
 
     from modelbuild.events import ActionFinished, Planned, UploadsAwaited
     from modelbuild.report.progress import BuildProgress
 
 # Maximum number of targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
+
+
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_CONTROL = re.compile("[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]+")
+
+
+def printable(text: str) -> str:
+    r"""Return text that cannot control a terminal: colors are removed, `\r\n` is a line break, and other control
+    characters except tabs and line breaks are escaped. Every text that is printed passes it, whoever wrote it."""
+    return _CONTROL.sub(lambda found: one_line(found[0]), _COLOR.sub("", text.replace("\r\n", "\n")))
+
+
+class PrintableStream:
+    """A text stream that writes printable text to another stream. Bytes and everything else go to that stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(printable(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def plain_stream(stream: TextIO) -> TextIO:
+    """Return the stream itself, for colors and a progress bar."""
+    return stream.stream if isinstance(stream, PrintableStream) else stream
 
 
 def encodable(text: str, stream: TextIO) -> str:
@@ -23,7 +54,8 @@ def encodable(text: str, stream: TextIO) -> str:
 
 
 def write(stream: TextIO, lines: str) -> None:
-    """Write lines and flush, on a terminal with colors. Ignores a closed stream."""
+    """Write lines as printable text and flush, on a terminal with colors. Ignores a closed stream."""
+    stream, lines = plain_stream(stream), printable(lines)
     try:
         if stream.isatty():
             from modelbuild.report.colors import highlight
