@@ -7,7 +7,7 @@ import re
 from modelbuild.lines import one_line
 
 # An underscore between letters begins no emphasis, and stays readable in the file.
-_SPECIAL = re.compile(r"[\\`*\[\]<>&|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_SPECIAL = re.compile(r"[\\`*\[\]<>&|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def markdown(text: str) -> str:
@@ -16,6 +16,5 @@ def markdown(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    """Return text as code. Text with a backtick is quoted as other text is, because code has no escapes."""
-    line = one_line(text)
-    return markdown(text) if "`" in line else f"`{line}`".replace("|", "\\|")
+    """Return text as code. Text with a backtick or a bar is quoted as other text is: code has no escapes."""
+    return markdown(text) if "`" in text or "|" in text else f"`{one_line(text)}`"

@@ -107,7 +107,7 @@ def _build(
     dynamic: Mapping[str, str | Mapping[str, int]] | None = None,
 ) -> str:
     declared = [
-        f"{{ name = {_quoted(each['name'])}, shape = {json.dumps(each['shape'])}, dtype = {_quoted(each['dtype'])} }}"
+        f"{{ name = {_quoted(each['name'])}, shape = {_quoted(each['shape'])}, dtype = {_quoted(each['dtype'])} }}"
         for each in inputs
     ] or ['{ name = "x", shape = [1, 3, 224, 224], dtype = "float32" }']
     lines = [model, comment + f"inputs = [{declared[0]}]" if len(declared) == 1 else _list(declared)]
@@ -134,9 +134,9 @@ def _docstring(text: str) -> str:
     return f'"""{escaped}"""\n'
 
 
-def _quoted(text: str) -> str:
-    """Return a string of TOML, which has JSON's escapes. TOML has no raw delete character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _quoted(value: str | list[int | str]) -> str:
+    """Return a string or an array of TOML, which has JSON's escapes. TOML has no raw delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:
