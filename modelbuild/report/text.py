@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from modelbuild.lines import one_line
 from modelbuild.wording import action_line, count, duration, size_text
 
 TYPE_CHECKING = False
@@ -19,14 +18,17 @@ if TYPE_CHECKING:  # a build with nothing to do imports only modules that it nee
 SHOWN_TARGETS = 20
 
 
-_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
-_CONTROL = re.compile("[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]+")
+_COLOR = r"\x1b\[[0-9;:]*m"
+_CONTROL = "[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]+"
 
 
 def printable(text: str) -> str:
     r"""Return text that cannot control a terminal: colors are removed, `\r\n` is a line break, and other control
     characters except tabs and line breaks are escaped. Every text that is printed passes it, whoever wrote it."""
-    return _CONTROL.sub(lambda found: one_line(found[0]), _COLOR.sub("", text.replace("\r\n", "\n")))
+    if text.replace("\n", "").isprintable():  # as most texts are: a build with nothing to do compiles no expression
+        return text
+    plain = re.sub(_COLOR, "", text.replace("\r\n", "\n"))
+    return re.sub(_CONTROL, lambda found: repr(found[0])[1:-1], plain)
 
 
 class PrintableStream:

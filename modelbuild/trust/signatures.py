@@ -6,7 +6,7 @@ import ast
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -148,7 +148,7 @@ def _all_files() -> Any:
 
 def _private_key(key: SigningKey) -> bytes:
     """Return the key without encryption, in PEM."""
-    text = _read(key.key)
+    text = _read(key.key, Path.read_bytes)  # also of a pipe, which needs no file on a disk
     try:
         found = serialization.load_pem_private_key(text, key.passphrase)
     except TypeError:
@@ -220,9 +220,9 @@ def _expired(certificate: x509.Certificate) -> str:
     return ""
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, read: Callable[[Path], bytes] = read_plain) -> bytes:
     try:
-        return read_plain(path)
+        return read(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 

@@ -254,7 +254,9 @@ def test_each_file_of_a_folder_is_compared_with_the_digest_of_its_name(
     assert not problem or lines[0].endswith(problem)
 
 
-@pytest.mark.parametrize("document", ["out.txt", "out.txt.sig", "out.intoto.json", "out.cdx.json", "release.pub"])
+@pytest.mark.parametrize(
+    "document", ["out.txt", "out.txt.sig", "out.intoto.json", "out.cdx.json", "release.pub", "policy.toml"]
+)
 def test_a_pipe_is_not_waited_for(release: Release, verified: Verified, document: str) -> None:
     (release.folder / document).unlink()
     os.mkfifo(release.folder / document)
