@@ -9,13 +9,21 @@ if TYPE_CHECKING:
     from modelbuild.actions import Material
 
 # Its end is also the end of a quotation: messages put addresses into quotes.
-_ADDRESS = re.compile(r"""([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'<>]*@)?([^\s?#"'<>]*)(?:[?#][^\s"'<>]*)?""")
+_ADDRESS = re.compile(
+    r"""(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]+://)(?:[^\s/?#"'<>]*@)?([^\s?#"'<>]*)((?:[?#][^\s"'<>]*)?)"""
+)
+_PUNCTUATION = ".,:;)]"
 
 
 def without_secrets(text: str) -> str:
     """Return text whose addresses have no user, password, query and fragment: the signature of a signed address is in
     its query. The only function that does so; every text that is shown or recorded passes it."""
-    return _ADDRESS.sub(r"\1\2", text) if "://" in text else text
+    return _ADDRESS.sub(_plain, text) if "://" in text else text
+
+
+def _plain(address: re.Match[str]) -> str:
+    removed = address[3]
+    return f"{address[1]}{address[2]}{removed[len(removed.rstrip(_PUNCTUATION)) :]}"
 
 
 def redacted(value: Any) -> Any:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # a build with nothing to do imports only modules that it nee
 # Maximum number of targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
 
-
 _COLOR = r"\x1b\[[0-9;:]*m"
 _CONTROL = "[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]+"
 
@@ -33,6 +32,8 @@ def printable(text: str) -> str:
 
 class PrintableStream:
     """A text stream that writes printable text to another stream. Bytes and everything else go to that stream."""
+
+    encoding = "utf-8"  # of a stream in ASCII, click would write to the bytes below it; that stream escapes the rest
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -52,7 +52,8 @@ class Policy:
 
 
 def read_policy(path: Path) -> Policy:
-    """Parse a policy. Raises LoadingError, located, for anything that is not a policy, and UsageError for anything but a file."""
+    """Parse a policy. Raises LoadingError, located, for a file that is not a policy, and UsageError for anything but a
+    file."""
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file; expected a policy in TOML")
     document, values, _ = read_document(path.parent, path.name)

@@ -53,6 +53,18 @@ def test_what_a_command_prints_is_escaped() -> None:
     assert printed.count(b"red\\rspoof\\x08") == 2
 
 
+@pytest.mark.parametrize("encoding", ["ascii:backslashreplace", "utf-8", "latin-1:backslashreplace"])
+def test_the_encoding_of_a_stream_does_not_matter(encoding: str) -> None:
+    program = (
+        "import sys, click\nfrom modelbuild.report.text import PrintableStream\n"
+        f"sys.stdout = PrintableStream(sys.stdout)\nclick.echo({ESCAPES + 'é'!r})"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    printed = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True).stdout
+    assert b"spoof" in printed
+    assert not re.search(b"[\x00-\x09\x0b-\x1f\x7f\x9b]", printed.replace("é".encode(), b""))
+
+
 def _hostile(folder: Path) -> Workspace:
     """A workspace whose action prints escapes, and fails with them."""
     workspace = Workspace(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -196,6 +197,8 @@ def test_a_signed_address_is_in_no_error(signed_address: Workspace) -> None:
         ("GET https://a:b@h.example:8/p/q?x=1#y failed", "GET https://h.example:8/p/q failed"),
         ("'s3+http://h/p?x', \"h://u@h?x\"", "'s3+http://h/p', \"h://h\""),
         ("https://a@b:c@h/p", "https://h/p"),
+        ("(see https://h/p?x=1): no. https://h/p#x.", "(see https://h/p): no. https://h/p."),
+        ("1https://a:b@h/p", "1https://h/p"),
         ("https://h?x=https://i?y", "https://h"),
         ("pkg:pypi/a@1#b a@b //a:b what? #3", "pkg:pypi/a@1#b a@b //a:b what? #3"),
         ("file:///a/b", "file:///a/b"),
@@ -205,6 +208,13 @@ def test_a_signed_address_is_in_no_error(signed_address: Workspace) -> None:
 def test_secrets_are_removed_from_addresses_and_nothing_else(text: str, expected: str) -> None:
     assert without_secrets(text) == expected
     assert redacted({"a": [text, (text, 1)], "b": None}) == {"a": [expected, [expected, 1]], "b": None}
+
+
+@pytest.mark.parametrize("part", ["a", "a@", "a.", "?", "://", "a://", "a://@", "a://h?.", "a:"])
+def test_long_texts_take_linear_time(part: str) -> None:
+    began = time.process_time()
+    without_secrets(f"{part * 200_000}://")
+    assert time.process_time() - began < 5
 
 
 class _Handler(BaseHTTPRequestHandler):

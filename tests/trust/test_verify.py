@@ -110,6 +110,12 @@ CHANGES: Mapping[str, tuple[Callable[[Release], object], str]] = {
         lambda r: r.change(lambda s: _details(s)["builder"].update(id="https://laptop.example")),
         f"policy.toml:5:1: built by https://laptop.example; expected one of: {BUILDER}",
     ),
+    "a target that clears the screen": (
+        lambda r: r.change(
+            lambda s: s["predicate"]["buildDefinition"]["externalParameters"].update(target="\x1b[2J\rfine")
+        ),
+        f"policy.toml:6:1: built as \\x1b[2J\\rfine; expected one of: {TARGET}",
+    ),
     "another target": (
         lambda r: r.edit("policy.toml", f'targets = ["{TARGET}"]', 'targets = ["//b:t"]'),
         f"policy.toml:6:1: built as {TARGET}; expected one of: //b:t",

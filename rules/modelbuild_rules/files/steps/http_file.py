@@ -57,9 +57,9 @@ def run(step: Step) -> None:
                 if step.params["executable"]:
                     target.chmod(0o755)
                 return
-            print(f"{without_secrets(url)}: {problems[url]}", file=sys.stderr)
+            print(without_secrets(f"{url}: {problems[url]}"), file=sys.stderr)
     raise StepError(
-        "cannot download: " + "; ".join(f"{without_secrets(url)}: {problem}" for url, problem in problems.items())
+        "cannot download: " + "; ".join(without_secrets(f"{url}: {problem}") for url, problem in problems.items())
     )
 
 
