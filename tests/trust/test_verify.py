@@ -110,11 +110,11 @@ CHANGES: Mapping[str, tuple[Callable[[Release], object], str]] = {
         lambda r: r.change(lambda s: _details(s)["builder"].update(id="https://laptop.example")),
         f"policy.toml:5:1: built by https://laptop.example; expected one of: {BUILDER}",
     ),
-    "a target that clears the screen": (
+    "a target with control characters": (
         lambda r: r.change(
-            lambda s: s["predicate"]["buildDefinition"]["externalParameters"].update(target="\x1b[2J\rfine")
+            lambda s: s["predicate"]["buildDefinition"]["externalParameters"].update(target="\x1b]0;x\x07\rfine")
         ),
-        f"policy.toml:6:1: built as \\x1b[2J\\rfine; expected one of: {TARGET}",
+        f"policy.toml:6:1: built as \\x1b]0;x\\x07\\rfine; expected one of: {TARGET}",
     ),
     "another target": (
         lambda r: r.edit("policy.toml", f'targets = ["{TARGET}"]', 'targets = ["//b:t"]'),
