@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from modelbuild.errors import did_you_mean
 from modelbuild.lines import one_line
@@ -94,15 +94,14 @@ def _below(path: Path, recorded: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _of_file(path: Path, recorded: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the digest of a file, by its name. Only the file of a target with one file may have been renamed."""
-    if len(recorded) == 1:
-        return dict.fromkeys([path.name], *recorded.values())
+    """Return the digest of a file, by its name. A file that was renamed is the only one of its suffix."""
     # The longest ending of its path that is recorded: two folders may contain files of one name.
     endings = ("/".join(path.parts[-count:]) for count in range(len(path.parts) - 1, 0, -1))
-    exact = next((recorded[each] for each in endings if each in recorded), None)
-    same = {sha for name, sha in recorded.items() if name.rpartition("/")[2] == path.name}
-    found = exact or (same.pop() if len(same) == 1 else None)
-    return {path.name: found} if found else {}
+    exact = [recorded[each] for each in endings if each in recorded][:1]
+    same = [sha for name, sha in recorded.items() if PurePosixPath(name).name == path.name]
+    alike = [sha for name, sha in recorded.items() if PurePosixPath(name).suffix == path.suffix]
+    found = set(exact or same or alike)
+    return {path.name: found.pop()} if len(found) == 1 else {}
 
 
 def _check_statement(policy: Policy, statement: Statement | None, digests: dict[str, str], path: Path) -> Iterator[str]:

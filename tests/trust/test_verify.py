@@ -198,7 +198,9 @@ def _name_in_bill(release: Release, *names: str) -> None:
         (("a/other.txt", "a/out.txt"), 1),
         (("a/out.txt", "b/out.txt"), 1),  # either may be meant
         (("renamed.txt",), 0),
+        (("renamed.txt", "other.bin"), 0),
         (("renamed.txt", "other.txt"), 1),
+        (("renamed.bin",), 1),
         (("a\nb", "c"), 1),
     ],
 )
