@@ -90,14 +90,26 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate most similar to `word`, or None when none is near."""
     import difflib
 
+    from modelbuild.look_alikes import look_alike
+
     if len(word) > _LONGEST:
         return None
-    lowered = {c.lower(): c for c in sorted(candidates, reverse=True) if len(c) <= _LONGEST}
+    known = [each for each in sorted(candidates, reverse=True) if len(each) <= _LONGEST]
+    if alike := [each for each in known if look_alike(word, each)]:
+        return alike[-1]
+    lowered = {each.lower(): each for each in known}
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return lowered[found[0]] if found else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?`, or the empty string when no candidate is near."""
+    """Return `; did you mean 'x'?`, or the empty string when no candidate is near. Characters are escaped where both
+    look equal."""
     best = nearest(word, candidates)
-    return f"; did you mean '{best}'?" if best is not None else ""
+    if best is None:
+        return ""
+
+    from modelbuild.look_alikes import look_alike
+
+    escaped = f" It is {best!a}, not {word!a}" if look_alike(word, best) else ""
+    return f"; did you mean '{best}'?{escaped}"

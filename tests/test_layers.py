@@ -11,7 +11,7 @@ import networkx
 import pytest
 
 ROWS = re.compile(r"^\| `modelbuild/(?:(\w+)/|\*\.py)` \|", re.M)
-FOR_RULES = ("modelbuild.api", "modelbuild.errors", "modelbuild.registry", "modelbuild.step", "modelbuild.transfer")
+FOR_RULES = tuple(f"modelbuild.{name}" for name in ("api", "errors", "redaction", "registry", "step", "transfer"))
 STARTS = "modelbuild.__main__"  # `python -m modelbuild`
 RULE_ROWS = re.compile(r"^\| `([\w*/]+?)(?:/|\.py)` \|", re.M)
 

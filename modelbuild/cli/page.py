@@ -21,6 +21,7 @@ from modelbuild.history.device_runs import devices_of
 from modelbuild.history.estimates import estimates_of
 from modelbuild.history.measurements import Measures
 from modelbuild.inspect.blobs import Blobs
+from modelbuild.redaction import without_secrets
 from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import write
 from modelbuild.report.page.programs import described, programs
@@ -41,7 +42,7 @@ def page_of_build(path: Path, workspace: Workspace, settings: Settings, comparis
         return reasons_of(workspace, actions, began)
 
     commit, changed = describe_head(workspace.root)
-    command = shlex.join(["modelbuild", *settings.arguments])
+    command = without_secrets(shlex.join(["modelbuild", *settings.arguments]))
     found = _programs(workspace, settings)
     return Page(path, About(workspace.root.name, command, commit, changed, reasons, found, began), comparison)
 

@@ -8,10 +8,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from typing import TextIO, cast
 
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError
 from modelbuild.lines import one_line
-from modelbuild.report.text import write
+from modelbuild.redaction import without_secrets
+from modelbuild.report.text import PrintableStream, write
 
 # Codes with which any system call reports a lack of resources.
 _LACKING = frozenset((errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
@@ -23,8 +26,11 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # like stderr: paths and terminals need not be UTF-8
+    # Not for what reporters write: they print colors and a progress bar around printable text.
+    out, err = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     try:
-        return ExitCode(work() or 0)
+        with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
+            return ExitCode(work() or 0)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return ExitCode.INTERRUPTED
@@ -35,10 +41,10 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
             traceback.print_exc()
         problem = _of_the_machine(error) or error
         if isinstance(problem, ModelbuildError):
-            write(sys.stderr, f"error: {one_line(str(problem))}")
+            write(sys.stderr, f"error: {one_line(without_secrets(str(problem)))}")
             return problem.exit_code
         hint = "please report this bug; --verbose-failures shows the traceback"
-        write(sys.stderr, f"internal error: {type(error).__name__}: {one_line(str(error))} ({hint})")
+        write(sys.stderr, f"internal error: {type(error).__name__}: {one_line(without_secrets(str(error)))} ({hint})")
         return ExitCode.INTERNAL
 
 

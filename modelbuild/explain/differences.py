@@ -43,6 +43,10 @@ class Difference:
     maker: str = ""
 
 
+# All differences of two keys whose records are equal: see modelbuild.redaction.
+SECRET = Difference("parameter", "the user, password or query of an address", "not recorded", "not recorded")
+
+
 def differences(old: ActionFacts, new: ActionFacts) -> list[Difference]:
     """Return the differences in order of relevance: the user's own files and attributes before the environment."""
     found = list(materials(old.material, new.material, old.makers, new.makers))
@@ -51,7 +55,8 @@ def differences(old: ActionFacts, new: ActionFacts) -> list[Difference]:
         for name in sorted(old.modules.keys() | new.modules.keys())
         if old.modules.get(name) != new.modules.get(name)
     ]
-    return [each for each in found if each.name != "code" or not modules] + modules
+    found = [each for each in found if each.name != "code" or not modules] + modules
+    return found or ([SECRET] if old.key != new.key else [])
 
 
 def materials(

@@ -13,7 +13,7 @@ from typing import Any
 from modelbuild.actions import Place
 from modelbuild.explain.causes import Cause, Hop
 from modelbuild.explain.changed_since import ChangedSince
-from modelbuild.explain.differences import Difference
+from modelbuild.explain.differences import SECRET, Difference
 from modelbuild.explain.verdicts import Verdict
 from modelbuild.history.action_facts import place_json
 from modelbuild.wording import count, duration
@@ -27,6 +27,8 @@ def difference_line(each: Difference) -> str:
     """Return `models/nets.py changed (3f2a1b -> 99ab01)` or `torch: 2.13.0 -> 2.14.0`."""
     if each.kind == "input" and each.name == "order":
         return "the order of the inputs changed"
+    if each == SECRET:
+        return f"{each.name} changed, which is not recorded"
     if each.kind == "tool":
         return _tool_line(each)
     bare = each.kind == "input" and not each.maker

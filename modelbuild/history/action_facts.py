@@ -11,6 +11,7 @@ from modelbuild.actions import Action, DerivedArtifact, Material, Place
 from modelbuild.code.step_sources import StepCode
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.ids import ActionId, TargetId
+from modelbuild.redaction import redacted, redacted_material
 from modelbuild.store.digests import value_digest
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def gather(scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dic
             key=key,
             status=status,
             seconds=round(result.seconds, 3) if result and status == "ran" else 0.0,
-            material=report.materials[name],
+            material=redacted_material(report.materials[name]),
             modules=code.modules(*action.modules),
             makers=tuple(_maker(scheduler, action)),
             outputs={output: value_digest(value) for output, value in result.outputs} if result else {},
@@ -100,6 +101,6 @@ def attributes_of(analyzer: Analyzer) -> dict[str, TargetFacts]:
     found: dict[str, TargetFacts] = {}
     for target in analyzer.targets.values():
         needs = {analyzer.targets[node].id for node in analyzer.dependencies[target.node]}
-        attributes = target.attrs.model_dump(mode="json", by_alias=True)
+        attributes = redacted(target.attrs.model_dump(mode="json", by_alias=True))
         found[target.id] = {"rule": target.rule, "attributes": attributes, "needs": sorted(needs)}
     return found

@@ -9,6 +9,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from modelbuild.redaction import without_secrets
+
 # git@host:path
 _SCP = re.compile(r"(?:[^@/:]+@)?([^/:]+):(?!//)(.+)\Z")
 
@@ -29,7 +31,8 @@ def stored_path(root: Path) -> str:
 
 
 def plain_address(address: str) -> str:
-    """Return `host/path` of an address: without protocol, user, password and `.git`."""
+    """Return `host/path` of an address: without protocol, user, password, query and `.git`."""
+    address = without_secrets(address)
     scp = _SCP.match(address)
     plain = f"{scp[1]}/{scp[2]}" if scp else address.partition("://")[2] or address
     host, slash, path = plain.partition("/")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from modelbuild.markdown import markdown, markdown_code
 from modelbuild.publish.content import Content
 
 CARD = "README.md"
@@ -27,18 +28,18 @@ def model_card(content: Content) -> bytes:
     library = "executorch" if any(file.path.endswith(".pte") for file in content.files) else "modelbuild"
     data = ModelCardData(library_name=library, tags=sorted({library, "modelbuild"}), **_license(about.licenses))
     lines = [
-        f"# {about.name} {about.version}".rstrip(),
+        f"# {markdown(f'{about.name} {about.version}'.rstrip())}",
         "",
         MARK,
         "",
-        f"Built by modelbuild from `{about.target}`.",
+        f"Built by modelbuild from {markdown_code(about.target)}.",
         "",
     ]
     lines += ["| file | bytes | SHA-256 |", "| --- | --- | --- |"]
-    lines += [f"| `{file.path}` | {file.size} | `{file.sha256}` |" for file in content.files]
+    lines += [f"| {markdown_code(file.path)} | {file.size} | `{file.sha256}` |" for file in content.files]
     for title, ports in (("Inputs", about.inputs), ("Outputs", about.outputs)):
         if ports:
-            lines += ["", f"## {title}", "", *(f"- `{port}`" for port in ports)]
+            lines += ["", f"## {title}", "", *(f"- {markdown_code(port)}" for port in ports)]
     return f"---\n{data.to_yaml()}\n---\n\n{chr(10).join(lines)}\n".encode()
 
 

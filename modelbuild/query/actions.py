@@ -8,6 +8,7 @@ from typing import Any
 from modelbuild.action_graph import reads
 from modelbuild.actions import Action, Artifact, DerivedArtifact
 from modelbuild.query.configured_world import ConfiguredWorld
+from modelbuild.redaction import redacted
 from modelbuild.session.dry_run import DryRun, dry_run
 
 
@@ -57,7 +58,7 @@ class Actions:
             "cached": name in self._dry.report.statuses,
             "step": action.step,
             "code": material["code"] if material else None,
-            "params": dict(action.params),
+            "params": redacted(dict(action.params)),
             "inputs": [
                 {
                     "name": item.name,
@@ -69,7 +70,7 @@ class Actions:
             ],
             "outputs": [{"name": o.name, "path": o.path, "kind": o.kind} for o in action.outputs],
             "tools": (material and material["tools"]) or dict.fromkeys(action.tools),
-            "env": dict(action.env),
+            "env": redacted(dict(action.env)),
             "cpu": action.resources.cpu,
         }
 

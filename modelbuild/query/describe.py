@@ -7,13 +7,16 @@ from typing import Any
 from modelbuild.query.configured_world import ConfiguredWorld
 from modelbuild.query.target_world import TargetWorld, engine_attributes
 from modelbuild.query.world import SOURCE
+from modelbuild.redaction import redacted
 
 
 def describe_declared(world: TargetWorld, node: str) -> dict[str, Any]:
     """Return a target's description with its attributes as written, including selects."""
     facts = _common(world, node)
     target = world.packages.target(node)
-    return facts if target is None else {**facts, "attributes": {**target.attributes, **engine_attributes(target)}}
+    if target is None:
+        return facts
+    return {**facts, "attributes": redacted({**target.attributes, **engine_attributes(target)})}
 
 
 def describe_configured(world: ConfiguredWorld, node: str) -> dict[str, Any]:
@@ -23,7 +26,7 @@ def describe_configured(world: ConfiguredWorld, node: str) -> dict[str, Any]:
     if target is None:
         return facts
     device = str(target.device) if target.device else None
-    return {**facts, "device": device, "attributes": world.attributes(node)[0]}
+    return {**facts, "device": device, "attributes": redacted(world.attributes(node)[0])}
 
 
 def _common(world: TargetWorld | ConfiguredWorld, node: str) -> dict[str, Any]:

@@ -31,7 +31,12 @@ def render(nodes: Collection[str], form: str, needs: Needs, describe: Callable[[
     return [
         "digraph modelbuild {",
         "  node [shape=box];",
-        *(f"  {json.dumps(node)};" for node in ordered),
-        *(f"  {json.dumps(a)} -> {json.dumps(b)};" for a, b in edges),
+        *(f"  {_quoted(node)};" for node in ordered),
+        *(f"  {_quoted(a)} -> {_quoted(b)};" for a, b in edges),
         "}",
     ]
+
+
+def _quoted(text: str) -> str:
+    """Return text as Graphviz quotes it: a label has other escapes than JSON."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

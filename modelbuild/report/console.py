@@ -20,7 +20,7 @@ from modelbuild.events import (
 )
 from modelbuild.report.plain import show_end
 from modelbuild.report.progress import BuildProgress
-from modelbuild.report.text import counts, encodable, failure_lines, uploads_line, write
+from modelbuild.report.text import counts, encodable, failure_lines, plain_stream, printable, uploads_line, write
 from modelbuild.wording import action_line, duration
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ConsoleReporter:
     def __init__(self, out: TextIO, err: TextIO, history: Path | None = None, show: str = "summary") -> None:
         """`history` is the folder of the cache: see time_left.py. `show` is the value of --show-outputs."""
         self._out = out
-        self._err = err
+        self._err = plain_stream(err)
         self._history = history
         self._listed = show
         self._time_left: TimeLeft | None = None
@@ -141,7 +141,7 @@ class ConsoleReporter:
 
                 from modelbuild.report.colors import highlight
 
-                shown = Text.from_ansi(encodable(highlight(lines), self._err))
+                shown = Text.from_ansi(encodable(highlight(printable(lines)), self._err))
                 self._live.console.print(shown, soft_wrap=True)
 
     def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> TimeLeft | None:
@@ -198,9 +198,9 @@ class ConsoleReporter:
         )
         rows.add_column(no_wrap=True, justify="right", style="dim")
         for action, took in zip(shown, times, strict=True):
-            line = Text(f"  {encodable(action_line(action), self._err)}")
+            line = Text(f"  {encodable(printable(action_line(action)), self._err)}")
             if part := parts.get(action.id):
-                line.append(f"  {encodable(part, self._err)}", style="dim")
+                line.append(f"  {encodable(printable(part), self._err)}", style="dim")
             rows.add_row(line, took)
         if len(running) > len(shown):
             rows.add_row(Text(f"  and {len(running) - len(shown)} more"), "")

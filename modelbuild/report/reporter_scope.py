@@ -1,4 +1,4 @@
-"""Close a reporter at the end of a job."""
+"""Keep secrets from a reporter, and close it at the end of a job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from contextlib import contextmanager
 
 from modelbuild.errors import ExitCode, ModelbuildError
 from modelbuild.events import BuildAborted, Reporter
+from modelbuild.report.redacted_events import RedactedEvents
 
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[Reporter]:
-    """Close the reporter at the end, and report an error or interrupt that ended the job."""
+    """Yield the reporter behind RedactedEvents. Close it at the end, and report an error or interrupt that ended the
+    job."""
+    reporter = RedactedEvents(reporter)
     try:
         yield reporter
     except (ModelbuildError, KeyboardInterrupt) as error:

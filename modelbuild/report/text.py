@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+import re
+
 from modelbuild.wording import action_line, count, duration, size_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a build with nothing to do imports only modules that it needs
     from collections.abc import Iterator, Sequence
-    from typing import TextIO
+    from typing import Any, TextIO
 
     from modelbuild.events import ActionFinished, Planned, UploadsAwaited
     from modelbuild.report.progress import BuildProgress
 
 # Maximum number of targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
+
+_COLOR = r"\x1b\[[0-9;:]*m"
+_CONTROL = "[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]+"
+
+
+def printable(text: str) -> str:
+    r"""Return text that cannot control a terminal: colors are removed, `\r\n` is a line break, and other control
+    characters except tabs and line breaks are escaped. Every text that is printed passes it, whoever wrote it."""
+    if text.replace("\n", "").isprintable():  # as most texts are: a build with nothing to do compiles no expression
+        return text
+    plain = re.sub(_COLOR, "", text.replace("\r\n", "\n"))
+    return re.sub(_CONTROL, lambda found: repr(found[0])[1:-1], plain)
+
+
+class PrintableStream:
+    """A text stream that writes printable text to another stream. Bytes and everything else go to that stream."""
+
+    encoding = "utf-8"  # of a stream in ASCII, click would write to the bytes below it; that stream escapes the rest
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(printable(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def plain_stream(stream: TextIO) -> TextIO:
+    """Return the stream itself, for colors and a progress bar."""
+    return stream.stream if isinstance(stream, PrintableStream) else stream
 
 
 def encodable(text: str, stream: TextIO) -> str:
@@ -23,7 +57,8 @@ def encodable(text: str, stream: TextIO) -> str:
 
 
 def write(stream: TextIO, lines: str) -> None:
-    """Write lines and flush, on a terminal with colors. Ignores a closed stream."""
+    """Write lines as printable text and flush, on a terminal with colors. Ignores a closed stream."""
+    stream, lines = plain_stream(stream), printable(lines)
     try:
         if stream.isatty():
             from modelbuild.report.colors import highlight

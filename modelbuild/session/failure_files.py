@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from modelbuild.events import ActionFinished, Event, Reporter
+from modelbuild.redaction import without_secrets
 from modelbuild.store.output_tree import keep_failure
 
 # Maximum number of lines of a failed action's output, or of its reason, that are reported, and maximum number of
@@ -41,7 +42,7 @@ class FailureFiles:
         sections = [(name, getattr(event, name)) for name in ("problem", "stdout", "stderr")]
         text = "".join(f"--- {name}\n{content.rstrip()}\n" for name, content in sections if content.strip())
         name = re.sub(r"[^\w.+@=-]+", "~", event.id).strip("~")
-        where = keep_failure(self._outputs, name, text)
+        where = keep_failure(self._outputs, name, without_secrets(text))
         problem = _problem(event.problem) if "problem" in long else event.problem.rstrip()
         return replace(
             event,

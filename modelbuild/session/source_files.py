@@ -36,6 +36,10 @@ class Sources:
             known = self._known[path] = (absolute, state.entry)
         return known
 
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each file that was read, by its absolute path."""
+        return {str(absolute): entry.digest.hash for absolute, entry in self._known.values()}
+
     def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of a folder's files, and of its folders, by its absolute path."""
         found = list_folder("", folder)

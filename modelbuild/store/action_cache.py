@@ -54,9 +54,11 @@ class ActionCache:
         """Store a result. `added`: bytes of new blobs since the last put."""
         import zlib
 
+        from modelbuild.redaction import redacted_material
+
         text = encode_result(result)
         now = int(self._clock())
-        packed = zlib.compress(json.dumps(material, sort_keys=True, separators=(",", ":")).encode())
+        packed = zlib.compress(json.dumps(redacted_material(material), sort_keys=True, separators=(",", ":")).encode())
         row = (key, text, _sum(key, text), packed, now, now)
         self._database.write(
             ("INSERT OR REPLACE INTO actions VALUES (?, ?, ?, ?, ?, ?)", [row]),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from modelbuild.errors import UsageError
+from modelbuild.store.files import open_plain
+from modelbuild.trust.artifact_files import NotPlain, artifact_files, read_plain
 from modelbuild.trust.provenance import BUILD_TYPE, PREDICATE, RELEASE_TYPE, STATEMENT, test_results
 from modelbuild.trust.signatures import NotVerified
+from modelbuild.trust.strict_json import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +47,17 @@ class Part:
 
 def artifact_digests(path: Path) -> dict[str, str]:
     """Return the SHA-256 of a file by its name, or of all files of a folder by their paths in it. Raises UsageError for
-    a path that cannot be read."""
+    a path that cannot be read, and NotVerified for a folder with anything but files in folders."""
     try:
-        if path.is_dir():
-            files = {each.relative_to(path).as_posix(): each for each in sorted(path.rglob("*")) if not each.is_dir()}
-        else:
-            files = {path.name: path}
-        return {name: _sha256(file) for name, file in files.items()}
+        return {name: _sha256(file) for name, file in artifact_files(path).items()}
+    except NotPlain as error:
+        raise NotVerified(str(error)) from None
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from None
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(os.fspath(path)) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -72,7 +73,7 @@ def read_statement(path: Path) -> Statement:
             raise ValueError("another type of build")
         revision = next((each for each in definition["resolvedDependencies"] if each.get("name") == "workspace"), None)
         return Statement(
-            {str(each["name"]): str(each["digest"]["sha256"]) for each in data["subject"]},
+            _by_name((str(each["name"]), str(each["digest"]["sha256"])) for each in data["subject"]),
             str(definition["externalParameters"]["target"]),
             str(definition["externalParameters"]["device"]),
             str(predicate["runDetails"]["builder"]["id"]),
@@ -89,15 +90,24 @@ def read_statement(path: Path) -> Statement:
         raise NotVerified(f"{path}: expected a provenance of `modelbuild attest`; {problem[:200]}") from None
 
 
-def read_bill(path: Path) -> tuple[frozenset[str], list[Part]]:
-    """Return the SHA-256 of the files that a bill of materials describes, and the parts in them. Raises NotVerified for
-    anything but CycloneDX in JSON."""
+def _by_name(digests: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return digests by name. Raises ValueError for two digests of one name."""
+    found: dict[str, str] = {}
+    for name, digest in digests:
+        if found.setdefault(name, digest) != digest:
+            raise ValueError(f"two digests of {name!r}")
+    return found
+
+
+def read_bill(path: Path) -> tuple[Mapping[str, str], list[Part]]:
+    """Return the SHA-256 of the files that a bill of materials describes, by name, and the parts in them. Raises
+    NotVerified for anything but CycloneDX in JSON."""
     data = _json(path, "a bill of materials in CycloneDX")
     try:
         if data["bomFormat"] != "CycloneDX":
             raise ValueError("another format")
-        outputs = frozenset(
-            str(each["content"])
+        outputs = _by_name(
+            (str(file["name"]), str(each["content"]))
             for file in data["metadata"]["component"]["components"]
             for each in file["hashes"]
             if each["alg"] == "SHA-256"
@@ -123,7 +133,7 @@ def _licenses(component: Mapping[str, Any]) -> Iterator[str]:
 
 def _json(path: Path, expected: str) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(read_plain(path))
     except OSError as error:
         raise NotVerified(f"{path}: {error.strerror}; expected {expected}") from None
     except (ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +18,13 @@ from modelbuild.history.action_facts import ActionFacts, gather
 from modelbuild.history.action_records import Records
 from modelbuild.history.measurements import Measures
 from modelbuild.labels import Label
+from modelbuild.redaction import redacted
 from modelbuild.session.request import Request
 from modelbuild.session.session import Session, in_session
 from modelbuild.testing.passed import PassedTest, passed_tests
 from modelbuild.trust.packages import PythonPackage, packages_of
 from modelbuild.trust.revision import Revision, find_revision
-from modelbuild.workspace.workspace import Workspace
+from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class _Gatherer:
         return Evidence(
             label=label,
             device=str(target.device) if target.configured and target.device else "",
-            attributes=target.attrs.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+            attributes=redacted(target.attrs.model_dump(mode="json", by_alias=True, exclude_defaults=True)),
             outputs=outputs,
             actions=actions,
             runs={name: _run(records, measures, each) for name, each in actions.items()},
@@ -124,8 +126,17 @@ class _Gatherer:
             packages=packages_of(actions.values(), self._import_path),
             components=self._components(target),
             tests=passed_tests(self._workspace, self._engine, devices, digests, self._embedded(digests)),
-            revision=find_revision(self._workspace.root),
+            revision=find_revision(self._workspace.root, self._read()),
         )
+
+    def _read(self) -> Mapping[str, str]:
+        """Return the SHA-256 of each file of the workspace that decided the build, by its absolute path: sources, local
+        modules, declarations, settings, and rules of the workspace."""
+        root, rules = self._workspace.root, self._workspace.config.rules
+        decided = {WORKSPACE_FILE, *self._analyzer.loader.files_read(), *self._analyzer.toolchain_files}
+        folders = [root / reference[2:] for reference in rules if reference.startswith("//")]
+        paths = [*(root / path for path in decided), *(path for folder in folders for path in folder.rglob("*.py"))]
+        return {**{str(path): _sha256(path) for path in paths}, **self._engine.sources.digests()}
 
     def _import_path(self, owner: str) -> tuple[str, ...]:
         """Return the folders with the packages of a target's steps, also modelbuild's own folders, which have
@@ -216,6 +227,14 @@ def _lock_name(lock: str, toolchain: str) -> str:
     package."""
     label = Label.parse_toolchain(toolchain)
     return f"{label.repository}//{label.package}/{Path(lock).name}" if label.repository else lock
+
+
+def _sha256(path: Path) -> str:
+    """Return a file's SHA-256; '' for a file that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def flat(name: str, value: Value) -> Iterator[tuple[str, str]]:

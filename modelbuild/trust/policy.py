@@ -52,9 +52,10 @@ class Policy:
 
 
 def read_policy(path: Path) -> Policy:
-    """Parse a policy. Raises LoadingError, located, for anything that is not a policy, and UsageError for a folder."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; expected a policy in TOML")
+    """Parse a policy. Raises LoadingError, located, for a file that is not a policy, and UsageError for anything but a
+    file."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file; expected a policy in TOML")
     document, values, _ = read_document(path.parent, path.name)
     top = Table(document, (), values)
     signature, provenance = _table(top, "signature"), _table(top, "provenance")

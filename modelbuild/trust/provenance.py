@@ -103,7 +103,11 @@ def commit_entry(revision: Revision) -> dict[str, Any]:
         "name": "workspace",
         **({"uri": f"git+https://{revision.address}@{revision.commit}"} if revision.address else {}),
         "digest": {"gitCommit": revision.commit},
-        "annotations": {"dirty": revision.dirty, "path": revision.path},
+        "annotations": {
+            "dirty": revision.dirty,
+            "path": revision.path,
+            **({"changed": list(revision.changed)} if revision.changed else {}),
+        },
     }
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import base64
 import io
-import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,10 +19,12 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from model_signing import hashing, signing, verifying
-from OpenSSL.crypto import X509StoreContextError
+from OpenSSL.crypto import X509, X509Store, X509StoreContext, X509StoreContextError
 
 from modelbuild.errors import UsageError
 from modelbuild.lines import one_line
+from modelbuild.trust.artifact_files import NotPlain, artifact_files, read_plain
+from modelbuild.trust.signature_file import SignatureFile
 
 SUFFIX = ".sig"
 
@@ -61,10 +61,11 @@ def signature_path(path: Path) -> Path:
 
 def sign(path: Path, key: SigningKey) -> bytes:
     """Return the signature of a file, or of all files in a folder. Raises UsageError for a key or a certificate that
-    can't be used, and for a folder with links."""
+    can't be used, and for a folder with anything but files in folders."""
     private = _private_key(key)
     with _in_memory(private) as file, TemporaryDirectory() as folder:
         try:
+            artifact_files(path)
             config = signing.Config().set_hashing_config(_all_files())
             if key.certificate is None:
                 config.use_elliptic_key_signer(private_key=file)
@@ -78,6 +79,8 @@ def sign(path: Path, key: SigningKey) -> bytes:
             config.sign(path, Path(folder) / "signature")
         except OSError as error:
             raise UsageError(f"{error.filename or path}: {error.strerror}") from None
+        except NotPlain as error:
+            raise UsageError(str(error)) from None
         except (ValueError, TypeError) as error:
             raise UsageError(f"{key.certificate or path}: {one_line(str(error))}") from None
         return (Path(folder) / "signature").read_bytes()
@@ -97,10 +100,16 @@ def check_signature(path: Path, signature: Path, trusted: Trusted) -> None:
             _certificates(each)
         verifier.use_certificate_verifier(certificate_chain=trusted.chain)
     try:
-        with redirect_stdout(io.StringIO()):  # the package prints warnings
-            verifier.verify(path, signature)
-            if trusted.key is None:
-                _check_certificate(signature, trusted)
+        files = artifact_files(path)
+        given = SignatureFile(signature)
+        # The verifier reads the bundle as it was parsed here, not the file again.
+        with _in_memory(given.text.encode()) as file, redirect_stdout(io.StringIO()):  # the package prints warnings
+            verifier.verify(path, file)
+        _check_ignored(path, files, given.ignored(), signature)
+        if trusted.key is None:
+            _check_certificate(signature, given.certificates(), trusted)
+    except NotPlain as error:
+        raise NotVerified(str(error)) from None
     except InvalidSignature:
         raise NotVerified(f"{path}: another key made the signature {signature}") from None
     except X509StoreContextError as error:
@@ -139,7 +148,7 @@ def _all_files() -> Any:
 
 def _private_key(key: SigningKey) -> bytes:
     """Return the key without encryption, in PEM."""
-    text = _read(key.key)
+    text = _read(key.key, Path.read_bytes)  # also of a pipe, which needs no file on a disk
     try:
         found = serialization.load_pem_private_key(text, key.passphrase)
     except TypeError:
@@ -176,24 +185,30 @@ def _check_dates(path: Path) -> None:
         raise UsageError(f"{path}: {problem}")
 
 
-def _check_certificate(signature: Path, trusted: Trusted) -> None:
-    """Raise NotVerified for a signature by a certificate that is not valid now: without a trusted time of signing, an
-    expired certificate proves nothing. (The package uses the time at which its validity began.)"""
-    chain = _chain(signature)
+def _check_ignored(path: Path, files: Iterable[str], ignored: Sequence[str], signature: Path) -> None:
+    """Raise NotVerified for files that the signer excluded, except the signature itself."""
+    own = os.path.relpath(signature, path)
+    hidden = [name for name in files if name != own and any(Path(name).is_relative_to(each) for each in ignored)]
+    if path.is_dir() and hidden:
+        raise NotVerified(f"{path}: its signature does not cover {one_line(', '.join(hidden))}")
+
+
+def _check_certificate(signature: Path, chain: Sequence[x509.Certificate], trusted: Trusted) -> None:
+    """Raise NotVerified for a signature by a certificate that is not valid now, and X509StoreContextError if one of the
+    authorities is not: without a trusted time of signing, an expired certificate proves nothing. (The package uses the
+    time at which its validity began.)"""
     for each in chain:
         if problem := _expired(each):
             raise NotVerified(f"{signature}: its certificate {problem}")
-    subject = chain[0].subject.rfc4514_string() if chain else ""
+    store = X509Store()
+    for authority in (each for path in trusted.chain for each in _certificates(path)):
+        store.add_cert(X509.from_cryptography(authority))
+    signer, *others = map(X509.from_cryptography, chain)
+    X509StoreContext(store, signer, others).verify_certificate()
+    subject = chain[0].subject.rfc4514_string()
     if trusted.subjects and subject not in trusted.subjects:
         expected = " or ".join(trusted.subjects)
         raise NotVerified(f"{signature}: its certificate is of {subject or 'nobody'}; expected {expected}")
-
-
-def _chain(signature: Path) -> list[x509.Certificate]:
-    """Return the certificates in a signature, the signer's first; empty if a bare key signed."""
-    material = json.loads(signature.read_bytes())["verificationMaterial"]
-    found = material.get("x509CertificateChain", {}).get("certificates", ())
-    return [x509.load_der_x509_certificate(base64.b64decode(each["rawBytes"])) for each in found]
 
 
 def _expired(certificate: x509.Certificate) -> str:
@@ -205,9 +220,9 @@ def _expired(certificate: x509.Certificate) -> str:
     return ""
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, read: Callable[[Path], bytes] = read_plain) -> bytes:
     try:
-        return path.read_bytes()
+        return read(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 

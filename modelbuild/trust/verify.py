@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from modelbuild.errors import did_you_mean
+from modelbuild.lines import one_line
 from modelbuild.trust.documents import Statement, artifact_digests, read_bill, read_statement
 from modelbuild.trust.licenses import is_allowed
 from modelbuild.trust.policy import Policy
@@ -32,7 +33,10 @@ def verify(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted]
     Raises UsageError for a missing file, or a key that cannot be read."""
     problems: list[str] = []
     facts: list[str] = []
-    digests = artifact_digests(artifact.path)
+    try:
+        digests = artifact_digests(artifact.path)
+    except NotVerified as error:
+        return [str(error)], []
     try:
         _check_signatures(artifact, policy, trusted, facts)
     except NotVerified as error:
@@ -41,7 +45,7 @@ def verify(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted]
     try:
         if artifact.statement is not None:
             statement = read_statement(artifact.statement)
-            _check_subjects(artifact.path, artifact.statement, digests, statement.subjects)
+            _check_digests(artifact.path, artifact.statement, digests, statement.subjects)
             facts.append(f"built as {statement.target} by {statement.builder}")
     except NotVerified as error:
         problems.append(str(error))
@@ -71,18 +75,33 @@ def _check_signatures(artifact: Artifact, policy: Policy | None, trusted: Sequen
             facts.append(f"{path.name} signed by {found.key or ', '.join(map(str, found.chain))}")
 
 
-def _check_subjects(path: Path, statement: Path, digests: Mapping[str, str], subjects: Mapping[str, str]) -> None:
-    """Raise NotVerified unless a statement is about exactly these bytes."""
-    if not path.is_dir():
-        if next(iter(digests.values())) not in subjects.values():
-            raise NotVerified(f"{statement} is of other bytes than {path}")
-        return
-    # The subjects' names begin with the name of the folder.
-    stated = {name.partition("/")[2] or name: sha256 for name, sha256 in subjects.items()}
+def _check_digests(path: Path, document: Path, digests: Mapping[str, str], recorded: Mapping[str, str]) -> None:
+    """Raise NotVerified unless a document records exactly these bytes, each file's under its own name."""
+    stated = _below(path, recorded) if path.is_dir() else _of_file(path, recorded)
     for name in sorted(stated.keys() | digests.keys()):
         if stated.get(name) != digests.get(name):
             problem = "is not in it" if name not in stated else "is missing" if name not in digests else "differs"
-            raise NotVerified(f"{statement} is of other bytes than {path}: {name} {problem}")
+            raise NotVerified(f"{document} is of other bytes than {path}: {one_line(name)} {problem}")
+
+
+def _below(path: Path, recorded: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the digests of the files of a folder, by their paths in it. Their names begin with the name of a folder,
+    which may have been renamed."""
+    tops = {name.partition("/")[0] for name in recorded}
+    top = path.name if path.name in tops else tops.pop() if len(tops) == 1 else ""
+    inside = {name.removeprefix(f"{top}/"): sha for name, sha in recorded.items() if name.startswith(f"{top}/")}
+    return inside or recorded
+
+
+def _of_file(path: Path, recorded: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the digest of a file, by its name. A file that was renamed is the only one of its suffix."""
+    # The longest ending of its path that is recorded: two folders may contain files of one name.
+    endings = ("/".join(path.parts[-count:]) for count in range(len(path.parts) - 1, 0, -1))
+    exact = [recorded[each] for each in endings if each in recorded][:1]
+    same = [sha for name, sha in recorded.items() if PurePosixPath(name).name == path.name]
+    alike = [sha for name, sha in recorded.items() if PurePosixPath(name).suffix == path.suffix]
+    found = set(exact or same or alike)
+    return {path.name: found.pop()} if len(found) == 1 else {}
 
 
 def _check_statement(policy: Policy, statement: Statement | None, digests: dict[str, str], path: Path) -> Iterator[str]:
@@ -119,8 +138,7 @@ def _check_licenses(policy: Policy, artifact: Artifact, digests: dict[str, str],
         return
     try:
         outputs, parts = read_bill(artifact.bill)
-        if not outputs.issuperset(digests.values()):
-            raise NotVerified(f"{artifact.bill} is of other bytes than {artifact.path}")
+        _check_digests(artifact.path, artifact.bill, digests, outputs)
     except NotVerified as error:
         yield str(error)
         return

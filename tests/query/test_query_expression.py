@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from modelbuild.errors import UsageError
 from modelbuild.query.expression import Binary, FunctionCall, Let, Word, Words, parse_expression
+from modelbuild.query.output import render
 
 
 def shape(expression: object) -> object:
@@ -74,3 +75,9 @@ def test_mistakes_have_a_column(text: str, message: str) -> None:
 def test_any_text_parses_or_is_a_usage_error(text: str) -> None:
     with suppress(UsageError):
         parse_expression(text)
+
+
+def test_names_in_a_graph_for_graphviz_are_quoted() -> None:
+    names = ['//a:b".c', "//a:\\n", "//a:é"]
+    lines = render(names, "dot", lambda node: names[:1], lambda node: {})
+    assert lines[2:5] == ['  "//a:\\\\n";', '  "//a:b\\".c";', '  "//a:é";']

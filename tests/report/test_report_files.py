@@ -115,7 +115,7 @@ def test_summary(tmp_path: Path) -> None:
     assert lines[:2] == ["before", "## modelbuild: failed"]
     assert "| `bad` | m/net.py:7: it broke \\| badly |" in lines
     assert "### 3 tests: 2 failed, 1 not run" in lines
-    assert "| `//m:t` | failed | two: wrong <&> \\x00 |" in lines
+    assert r"| `//m:t` | failed | two: wrong \<\&\> \\x00 |" in lines
     assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% (within noise) |" in lines
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |  |  |" in lines
     alone = tmp_path / "alone.md"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from modelbuild.redaction import redacted, without_secrets
 from tests.trust.conftest import TARGET, TEST, WEIGHTS, attested
 from tests.trust.keys import write_key
 from tests.workspace_builder import Workspace
@@ -123,12 +127,117 @@ def test_an_address_with_a_password_in_a_build_file_is_neither_printed_nor_store
     assert [path for path in findings(trusted.folder) if path.startswith("cache")] == []
 
 
+SIGNED = "weights.txt?X-Signature=CANARY&a=CANARY#CANARY"
+
+
+@pytest.fixture
+def signed_address(trusted: Workspace, server: str) -> Workspace:
+    """A workspace that downloads from a signed address, with signed addresses as source and as remote repository."""
+    mirror = (trusted.root / "a/BUILD.toml").read_text().partition('urls = ["')[2].partition('"')[0]
+    trusted.edit("a/BUILD.toml", mirror, f"{server}/{SIGNED}")
+    trusted.edit("a/BUILD.toml", "https://host.example/weights", "https://host.example/weights?sig=CANARY")
+    trusted.edit("a/BUILD.toml", 'srcs = [":code", ":weights"]', 'srcs = [":code", ":weights"]\naddress = ["CODE"]')
+    trusted.edit("a/BUILD.toml", '["CODE"]', '["https://me:CANARY@host.example/code?sig=CANARY"]')
+    trusted.edit("tools/rules/script.py", "requires:", "address: tuple[str, ...] = ()\n    requires:")
+    trusted.edit("tools/rules/script.py", "tools=ctx", 'params={"address": list(ctx.attrs.address)}, tools=ctx')
+    trusted.git("remote", "set-url", "origin", "https://git.example/nets.git?token=CANARY")
+    trusted.commit()
+    return trusted
+
+
+def _canaries(workspace: Workspace) -> list[str]:
+    """Return the files with the canary, except those in which the test itself put it. The remote is not looked up."""
+    own = ("workspace/.git/config", "workspace/a/BUILD.toml")
+    return [path for path in findings(workspace.folder) if path not in own]
+
+
+def test_a_signed_address_is_in_no_record_and_no_output(signed_address: Workspace) -> None:
+    workspace = signed_address
+    files = ["profile=../trace.json", "build-event-json=../events.json", "junit=../j.xml", "report=../page.html"]
+    printed = []
+    for command in (
+        ("test", TEST, *(f"--{file}" for file in files)),
+        ("attest", TARGET, "-o", "../made.json"),
+        ("attest", "//a:weights"),
+        ("sbom", TARGET, "-o", "../bill.json"),
+        ("explain", TARGET, "--json"),
+        ("aquery", TARGET, "--output=json"),
+        ("cquery", "deps(//a:s)", "--output=json"),
+        ("query", "deps(//a:s)", "--output=json"),
+    ):
+        ended = workspace.run(*command, NETRC="/nonexistent")
+        assert ended.code == 0, (command, ended.err)
+        printed.append((command, ended.out + ended.err))
+    assert [command for command, text in printed if "CANARY" in text] == []
+    assert "https://host.example/weights" in printed[2][1]
+    assert _canaries(workspace) == []
+
+
+def test_another_secret_in_a_key_is_explained_without_it(signed_address: Workspace) -> None:
+    workspace = signed_address
+    keys = []
+    for secret in ("CANARY", "CANARY-2"):
+        workspace.edit("a/BUILD.toml", "host.example/code?sig=CANARY", f"host.example/code?sig={secret}")
+        built = workspace.run("build", TARGET, "--json", NETRC="/nonexistent")
+        keys += [each["key"] for each in json.loads(built.out)["actions"] if each["id"].endswith("#script")]
+    for command in (("explain", TARGET), ("diff", *keys)):
+        ended = workspace.run(*command)
+        assert "the user, password or query of an address changed, which is not recorded" in ended.out
+        assert "CANARY" not in ended.out
+    assert "no difference" in workspace.run("diff", keys[0], keys[0][:8]).out
+
+
+def test_a_signed_address_is_in_no_error(signed_address: Workspace) -> None:
+    workspace = signed_address
+    long = "print('https://me:CANARY@host.example/?CANARY\\n' * 50)"
+    workspace.write({"a/s.py": f"{long}\nraise ValueError('https://me:CANARY@host.example/?sig=CANARY')\n"})
+    pinned = hashlib.sha256(WEIGHTS.encode()).hexdigest()
+    for old, new, code, message in (
+        (TEST, TEST, 1, "ValueError: https://host.example/"),
+        (pinned, "0" * 64, 1, "/weights.txt: wrong SHA-256"),
+        (SIGNED, "?CANARY", 3, "does not end in a file name"),
+        ("http://127", "htp://127", 3, "is not a file's address"),
+    ):
+        build = (workspace.root / "a/BUILD.toml").read_text()
+        workspace.write({"a/BUILD.toml": build.replace(old, new)})
+        ended = workspace.run("build", TARGET, "-k", "--build-event-json=../events.json", NETRC="/nonexistent")
+        assert (ended.code, message in ended.err) == (code, True), ended.err
+        assert "CANARY" not in ended.out + ended.err
+    assert [path for path in _canaries(workspace) if path != "workspace/a/s.py"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("GET https://a:b@h.example:8/p/q?x=1#y failed", "GET https://h.example:8/p/q failed"),
+        ("'s3+http://h/p?x', \"h://u@h?x\"", "'s3+http://h/p', \"h://h\""),
+        ("https://a@b:c@h/p", "https://h/p"),
+        ("(see https://h/p?x=1): no. https://h/p#x.", "(see https://h/p): no. https://h/p."),
+        ("1https://a:b@h/p", "1https://h/p"),
+        ("https://h?x=https://i?y", "https://h"),
+        ("pkg:pypi/a@1#b a@b //a:b what? #3", "pkg:pypi/a@1#b a@b //a:b what? #3"),
+        ("file:///a/b", "file:///a/b"),
+        ("https://h/p@q", "https://h/p@q"),
+    ],
+)
+def test_secrets_are_removed_from_addresses_and_nothing_else(text: str, expected: str) -> None:
+    assert without_secrets(text) == expected
+    assert redacted({"a": [text, (text, 1)], "b": None}) == {"a": [expected, [expected, 1]], "b": None}
+
+
+@pytest.mark.parametrize("part", ["a", "a@", "a.", "?", "://", "a://", "a://@", "a://h?.", "a:"])
+def test_long_texts_take_linear_time(part: str) -> None:
+    began = time.process_time()
+    without_secrets(f"{part * 200_000}://")
+    assert time.process_time() - began < 5
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Serves the weights to a client that logs in."""
 
     def do_GET(self) -> None:
         login = "Basic " + base64.b64encode(b"me:CANARY-netrc").decode()
-        known = self.headers["Authorization"] == login
+        known = self.headers["Authorization"] == login or self.path.startswith(f"/{SIGNED.partition('#')[0]}")
         self.send_response(200 if known else 403)
         self.end_headers()
         self.wfile.write(WEIGHTS.encode() if known else b"")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,12 @@ CHANGES: Mapping[str, tuple[Callable[[Release], object], str]] = {
         lambda r: r.change(lambda s: _details(s)["builder"].update(id="https://laptop.example")),
         f"policy.toml:5:1: built by https://laptop.example; expected one of: {BUILDER}",
     ),
+    "a target with control characters": (
+        lambda r: r.change(
+            lambda s: s["predicate"]["buildDefinition"]["externalParameters"].update(target="\x1b]0;x\x07\rfine")
+        ),
+        f"policy.toml:6:1: built as \\x1b]0;x\\x07\\rfine; expected one of: {TARGET}",
+    ),
     "another target": (
         lambda r: r.edit("policy.toml", f'targets = ["{TARGET}"]', 'targets = ["//b:t"]'),
         f"policy.toml:6:1: built as {TARGET}; expected one of: //b:t",
@@ -160,6 +168,110 @@ def test_violations_of_a_policy_are_one_line(release: Release, verified: Verifie
     assert code == (3 if "policy that is not" in case or "misspelt" in case or "unknown" in case else 1)
     assert len(lines) == 1, lines
     assert expected.format(release.folder) in lines[0]
+
+
+def _name(subjects: Any, *names: str) -> None:
+    """Give the first recorded file the first name, and add files with other digests by the other names."""
+    subjects[0]["name"] = names[0]
+    for index, name in enumerate(names[1:]):
+        subjects.append({"name": name, "digest": {"sha256": f"{index}" * 64}})
+
+
+def _name_in_bill(release: Release, *names: str) -> None:
+    path = release.folder / "out.cdx.json"
+    bill = json.loads(path.read_text())
+    files = bill["metadata"]["component"]["components"]
+    files[0]["name"] = names[0]
+    files += [{**files[0], "name": name, "hashes": [{"alg": "SHA-256", "content": "0" * 64}]} for name in names[1:]]
+    path.write_text(json.dumps(bill))
+    release.sign()
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (("out.txt", "other.txt"), 0),
+        (("a/out.txt", "other.txt"), 0),
+        (("released/out.txt", "a/out.txt"), 0),  # the folder of the file is released/
+        (("other.txt", "out.txt"), 1),  # the two files are exchanged
+        (("a/out.txt", "released/out.txt"), 1),
+        (("a/other.txt", "a/out.txt"), 1),
+        (("a/out.txt", "b/out.txt"), 1),  # either may be meant
+        (("renamed.txt",), 0),
+        (("renamed.txt", "other.bin"), 0),
+        (("renamed.txt", "other.txt"), 1),
+        (("renamed.bin",), 1),
+        (("a\nb", "c"), 1),
+    ],
+)
+def test_a_file_is_compared_with_the_digest_of_its_name(
+    release: Release, verified: Verified, names: tuple[str, ...], code: int
+) -> None:
+    release.change(lambda statement: _name(statement["subject"], *names))
+    ended, lines = verified()
+    assert (ended, len(lines)) == (code, code)
+    assert all("out.intoto.json is of other bytes than" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("names", "code"), [(("out.txt", "other.txt"), 0), (("other.txt", "out.txt"), 1), (("a", "b"), 1)]
+)
+def test_a_file_is_compared_with_the_digest_of_its_name_in_the_bill(
+    release: Release, verified: Verified, names: tuple[str, ...], code: int
+) -> None:
+    _name_in_bill(release, *names)
+    ended, lines = verified()
+    assert (ended, len(lines)) == (code, code)
+    assert all("out.cdx.json is of other bytes than" in line for line in lines)
+
+
+def test_two_digests_of_one_name_are_refused(release: Release, verified: Verified) -> None:
+    release.change(lambda statement: _name(statement["subject"], "out.txt", "out.txt"))
+    code, lines = verified()
+    assert (code, len(lines)) == (1, 1)
+    assert "two digests of 'out.txt'" in lines[0]
+
+
+FOLDERS = [
+    (("bundle/net.pte", "bundle/run.sh"), ""),
+    (("renamed/net.pte", "renamed/run.sh"), ""),
+    (("bundle/run.sh", "bundle/net.pte"), "net.pte differs"),
+    (("bundle/net.pte", "other/run.sh"), "run.sh is not in it"),
+    (("bundle/net.pte",), "run.sh is not in it"),
+    (("bundle/net.pte", "bundle/run.sh", "other.txt"), ""),
+    (("bundle/net.pte", "bundle/run.sh", "bundle/more"), "more is missing"),
+]
+
+
+@pytest.mark.parametrize(("names", "problem"), FOLDERS)
+def test_each_file_of_a_folder_is_compared_with_the_digest_of_its_name(
+    release: Release, capfd: pytest.CaptureFixture[str], names: tuple[str, ...], problem: str
+) -> None:
+    bundle = release.folder / "bundle"
+    bundle.mkdir()
+    for name in ("net.pte", "run.sh"):
+        (bundle / name).write_text(name)
+    contents = ("net.pte", "run.sh", "more")
+    digests = [{"sha256": hashlib.sha256(text.encode()).hexdigest()} for text in contents]
+    subjects = [{"name": name, "digest": digest} for name, digest in zip(names, digests, strict=False)]
+    release.change(lambda statement: statement.update(subject=subjects))
+    capfd.readouterr()
+    code = invoke(["-C", str(release.folder), "verify", "bundle", "--attestation=out.intoto.json"])
+    lines = capfd.readouterr().err.splitlines()
+    assert (code, len(lines)) == ((1, 1) if problem else (0, 0)), lines
+    assert not problem or lines[0].endswith(problem)
+
+
+@pytest.mark.parametrize(
+    "document", ["out.txt", "out.txt.sig", "out.intoto.json", "out.cdx.json", "release.pub", "policy.toml"]
+)
+def test_a_pipe_is_not_waited_for(release: Release, verified: Verified, document: str) -> None:
+    (release.folder / document).unlink()
+    os.mkfifo(release.folder / document)
+    code, lines = verified()
+    assert code in (1, 2)
+    assert lines
+    assert all(line.startswith("error: ") for line in lines)
 
 
 def test_a_truncated_provenance_is_one_line(release: Release, verified: Verified) -> None:

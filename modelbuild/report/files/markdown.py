@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from modelbuild.events import Event
-from modelbuild.lines import one_line
+from modelbuild.markdown import markdown, markdown_code
 from modelbuild.report.files.comparison import Comparison, Measure, by_device
 from modelbuild.report.progress import BuildProgress
 from modelbuild.report.text import summary
@@ -47,7 +47,7 @@ class Markdown:
         if progress.finished is not None:
             yield summary(progress)
         elif progress.aborted is not None:
-            yield _cell(progress.aborted.problem)
+            yield _spaced(progress.aborted.problem)
         yield from self._failures()
         yield from self._tests()
         yield from self._measures()
@@ -57,12 +57,12 @@ class Markdown:
         if skipped:
             yield from ("", "### Not loaded", "", "| target | why |", "| --- | --- |")
             for each in list(skipped)[:_MOST]:
-                yield f"| `{each.label}` | {_cell(each.problem)} |"
+                yield f"| {markdown_code(each.label)} | {_spaced(each.problem)} |"
         failed = [event for event in self._progress.actions.values() if event.status == "failed"]
         if failed:
             yield from ("", "### Failed actions", "", "| action | why |", "| --- | --- |")
             for event in failed[:_MOST]:
-                yield f"| `{event.id}` | {_cell(event.problem.strip().rpartition(chr(10))[2])} |"
+                yield f"| {markdown_code(event.id)} | {markdown(event.problem.strip().rpartition(chr(10))[2])} |"
 
     def _tests(self) -> Iterator[str]:
         if self._progress.tests:
@@ -77,7 +77,7 @@ class Markdown:
             for test in sorted(self._progress.tests, key=lambda each: order[each.status])[:_MOST]:
                 how = test.status.replace("_", " ") + (" (cached)" if test.cached else "")
                 failed = [f"{case.name}: {case.message}" for case in test.cases if case.status == "failed"][:_MOST]
-                yield f"| `{test.label}` | {how} | {'<br>'.join(map(_cell, failed or [test.reason]))} |"
+                yield f"| {markdown_code(test.label)} | {how} | {'<br>'.join(map(_spaced, failed or [test.reason]))} |"
 
     def _measures(self) -> Iterator[str]:
         rows = list(self._comparison.measures())
@@ -87,7 +87,7 @@ class Markdown:
     def _table(self, title: str, rows: Sequence[Measure]) -> Iterator[str]:
         if rows:
             compared = any(row.before is not None for row in rows)
-            columns = f" {self._comparison.title} | change |" if compared else ""
+            columns = f" {markdown(self._comparison.title)} | change |" if compared else ""
             yield from (
                 "",
                 f"### {title}",
@@ -99,9 +99,9 @@ class Markdown:
                 known = "" if row.before is None else number(row.before)
                 change = row.change + (f" ({row.unsure})" if row.unsure else "")
                 cells = f" {known} | {change} |" if compared else ""
-                where = f"`{row.device}` " if row.device else ""
-                yield f"| {where}`{row.subject}` | {row.title} | {number(row.now)} |{cells}"
+                where = f"{markdown_code(row.device)} " if row.device else ""
+                yield f"| {where}{markdown_code(row.subject)} | {markdown(row.title)} | {number(row.now)} |{cells}"
 
 
-def _cell(text: str) -> str:
-    return one_line(text.replace("\n", " ")).replace("|", "\\|")
+def _spaced(text: str) -> str:
+    return markdown(text.replace("\n", " "))

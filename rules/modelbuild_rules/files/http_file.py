@@ -9,7 +9,7 @@ from pydantic import Field
 
 from modelbuild.api import Context, Files, Output, Provider, Resources, rule
 from modelbuild.registry.address import SCHEME, parse_registry_address
-from modelbuild_rules.files.origin import OriginAttrs, has_user, without_query
+from modelbuild_rules.files.origin import OriginAttrs, has_user
 from modelbuild_rules.files.pinned import FileName, Sha256, is_file_name
 
 ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/?#\s]*)(?:[?#]\S*)?")
@@ -76,4 +76,4 @@ def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
         resources=Resources(memory=128 << 20),
         description=f"download {filename}",
     )
-    return Files((made["file"],)), attrs.origin((made["file"],), *map(without_query, attrs.urls))
+    return Files((made["file"],)), attrs.origin((made["file"],), *attrs.urls)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 from modelbuild.api import Artifact, Attrs, Origin
+from modelbuild.redaction import without_secrets
 
 
 def _check_license(text: str) -> str:
@@ -25,11 +26,6 @@ def _check_license(text: str) -> str:
 def has_user(address: str) -> bool:
     """Return whether an address contains a user name or a password."""
     return "@" in re.sub(r"[/?#].*", "", address.partition("://")[2], flags=re.DOTALL)
-
-
-def without_query(address: str) -> str:
-    """Return an address without its query and fragment, which may contain a token."""
-    return re.split(r"[?#]", address, maxsplit=1)[0]
 
 
 def _check_source(text: str) -> str:
@@ -59,4 +55,5 @@ class OriginAttrs(Attrs):
 
     def origin(self, files: Iterable[Artifact], *uris: str) -> Origin:
         """Return the origin of a target's files. `uris` are known addresses of the files."""
-        return Origin(tuple(files), self.license or "", tuple(uri for uri in (self.source, *uris) if uri))
+        addresses = [uri for uri in (self.source, *uris) if uri]
+        return Origin(tuple(files), self.license or "", tuple(map(without_secrets, addresses)))

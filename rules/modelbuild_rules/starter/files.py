@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,10 +74,14 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _of_state_dict(path: Path, found: Checkpoint) -> Starter:
-    tensors = [f"    {name}: {dtype}{shape}" for name, dtype, shape in found["tensors"][:_SHOWN]]
+    tensors = [
+        f"    {name if is_line(name) else ascii(name)}: {dtype}{shape}"
+        for name, dtype, shape in found["tensors"][:_SHOWN]
+    ]
     if (more := len(found["tensors"]) - _SHOWN) > 0:
         tensors.append(f"    and {more} more")
-    model = _MODEL.format(file=path.name, tensors="\n".join(tensors).replace("\\", "\\\\").replace('"', "'"))
+    about = _ABOUT.format(file=path.name, tensors="\n".join(tensors))
+    model = _docstring(about) + _MODEL
     weights = f'entry = "model.py:Net"\nweights = {_quoted(path.name)}'
     build = _build(path.name, weights, [], "# The inputs of forward: fill in their names, sizes and types.\n")
     todo = ["model.py: the module whose state dict this is", "BUILD.toml: the inputs of net"]
@@ -102,13 +107,13 @@ def _build(
     dynamic: Mapping[str, str | Mapping[str, int]] | None = None,
 ) -> str:
     declared = [
-        f"{{ name = {_quoted(each['name'])}, shape = {json.dumps(each['shape'])}, dtype = {_quoted(each['dtype'])} }}"
+        f"{{ name = {_quoted(each['name'])}, shape = {_quoted(each['shape'])}, dtype = {_quoted(each['dtype'])} }}"
         for each in inputs
     ] or ['{ name = "x", shape = [1, 3, 224, 224], dtype = "float32" }']
     lines = [model, comment + f"inputs = [{declared[0]}]" if len(declared) == 1 else _list(declared)]
     lines += [f"call = {_quoted(call)}"] if call is not None else []
     if dynamic:
-        sizes = [f"{name} = {_size(each)}" for name, each in dynamic.items()]
+        sizes = [f"{_key(name)} = {_size(each)}" for name, each in dynamic.items()]
         lines.append(f"dynamic = {{ {', '.join(sizes)} }}")
     return _BUILD.format(file=file, model="\n".join(lines))
 
@@ -123,8 +128,19 @@ def _size(size: str | Mapping[str, int]) -> str:
     return "{ " + ", ".join(f"{name} = {value}" for name, value in size.items()) + " }"
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _docstring(text: str) -> str:
+    """Return a docstring with any text: no name in it can end it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"""{escaped}"""\n'
+
+
+def _quoted(value: str | list[int | str]) -> str:
+    """Return a string or an array of TOML, which has JSON's escapes. TOML has no raw delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _quoted(name)
 
 
 _BUILD = """\
@@ -149,14 +165,15 @@ model = ":net"
 cases = [{{ name = "random", generator = {{ seed = 0, count = 3 }} }}]
 """
 
-_MODEL = '''\
-"""The module of {file}: fill in its layers, or import the class that you trained.
+_ABOUT = """\
+The module of {file}: fill in its layers, or import the class that you trained.
 
 The file contains these tensors, which the module's parameters and buffers must match:
 
 {tensors}
 """
 
+_MODEL = """
 import torch
 from torch import nn
 
@@ -168,4 +185,4 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         raise NotImplementedError("call the layers here")
-'''
+"""

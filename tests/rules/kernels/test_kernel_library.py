@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from modelbuild.errors import LoadingError
 from modelbuild.rule_runner import RuleRunner
 from modelbuild.step import Step, StepError
 from modelbuild_rules.kernels.steps import compile, operators
-from modelbuild_rules.kernels.steps.registration import declarations, registration, signature
+from modelbuild_rules.kernels.steps.registration import _cpp_string, declarations, registration, signature
 from modelbuild_rules.operators.steps import custom
 
 PYTHON = """
@@ -245,3 +246,15 @@ def test_a_library_that_cannot_be_built_is_an_error_of_the_build_file(tmp_path: 
         runner.target(f"//:{name}")
     assert message in raised.value.message
     assert raised.value.location is not None
+
+
+def test_any_text_of_a_schema_is_a_string_of_cpp(tmp_path: Path) -> None:
+    texts = ['a"; abort(); "', "\\", "??/", "%n", "\n", "\x001", "\x7f8", "é\U0001f600", "\r\\\n", "*/", 'R"(x)"']
+    strings = ",\n".join(f"std::string({_cpp_string(text)}, {len(text.encode())})" for text in texts)
+    (tmp_path / "main.cpp").write_text(
+        f"#include <cstdio>\n#include <string>\nint main() {{\n  std::string all[] = {{{strings}}};\n"
+        "  for (auto& each : all) { fwrite(each.data(), 1, each.size(), stdout); putchar(0); putchar(0); }\n}\n"
+    )
+    subprocess.run(["g++", "-trigraphs", "-o", tmp_path / "main", tmp_path / "main.cpp"], check=True)
+    printed = subprocess.run([tmp_path / "main"], check=True, capture_output=True).stdout
+    assert printed == b"".join(text.encode() + b"\0\0" for text in texts)

@@ -9,7 +9,7 @@ import click
 
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
-from modelbuild.explain.differences import materials
+from modelbuild.explain.differences import SECRET, materials
 from modelbuild.explain.lookup import material_of
 from modelbuild.explain.text import difference_line
 from modelbuild.workspace.workspace import find_root, load_workspace
@@ -26,6 +26,8 @@ def command(settings: Settings, key1: str, key2: str, as_json: bool) -> None:
     workspace = load_workspace(find_root(settings.directory))
     old, new = (material_of(workspace, key) for key in (key1, key2))
     found = list(materials(old, new))
+    if not found and not (key1.startswith(key2) or key2.startswith(key1)):
+        found = [SECRET]
     if as_json:
         click.echo(json.dumps({"version": 1, "differences": [dataclasses.asdict(each) for each in found]}))
         return

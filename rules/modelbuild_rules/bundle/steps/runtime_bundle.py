@@ -24,6 +24,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shlex
 import shutil
 import tarfile
 from collections.abc import Iterable, Sequence
@@ -58,7 +59,7 @@ _RUN_SEVERAL = """#!/bin/sh
 case "${{1:-}}" in
 {names}) ;;
 *)
-    echo "error: expected a program first: {listed}" >&2
+    echo {problem} >&2
     exit 2
     ;;
 esac
@@ -107,7 +108,7 @@ def _lay_out(step: Step, folder: Path) -> None:
         (shutil.copytree if file.is_dir() else shutil.copy)(file, target)
     script = folder / "run.sh"
     missing = missing_text(places)
-    script.write_text(_script(names, f"# {missing}.\n" if missing else ""))
+    script.write_text(_script(names, _comment(missing) if missing else ""))
     script.chmod(0o755)
     compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
     made = _manifest(folder, laid_out, [*compiled, *(each.glibc for each in laid_out.kernels), glibc])
@@ -125,7 +126,13 @@ def _script(names: Sequence[str], needs: str) -> str:
     """Return run.sh. `needs`: a comment about the machine."""
     if len(names) == 1:
         return _RUN_ONE.format(needs=needs)
-    return _RUN_SEVERAL.format(needs=needs, names="|".join(names), listed=", ".join(names))
+    problem = shlex.quote(f"error: expected a program first: {', '.join(names)}")
+    return _RUN_SEVERAL.format(needs=needs, names="|".join(map(shlex.quote, names)), problem=problem)
+
+
+def _comment(text: str) -> str:
+    """Return text as a comment of the shell, which ends at a line break. Names of libraries are texts of a backend."""
+    return f"# {' '.join(text.split())}.\n"
 
 
 def _capabilities(parts: Sequence[CompiledPartition]) -> list[str] | None:

@@ -14,6 +14,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from modelbuild.redaction import without_secrets
 from modelbuild.registry.address import SCHEME, parse_registry_address
 from modelbuild.registry.client import RegistryProblem
 from modelbuild.step import Step, StepError
@@ -57,13 +58,10 @@ def run(step: Step) -> None:
                 if step.params["executable"]:
                     target.chmod(0o755)
                 return
-            print(f"{_shown(url)}: {problems[url]}", file=sys.stderr)
-    raise StepError("cannot download: " + "; ".join(f"{_shown(url)}: {problem}" for url, problem in problems.items()))
-
-
-def _shown(url: str) -> str:
-    """Return an address without its query, which may contain a token."""
-    return url if url.startswith("file:") else url.partition("?")[0]
+            print(without_secrets(f"{url}: {problems[url]}"), file=sys.stderr)
+    raise StepError(
+        "cannot download: " + "; ".join(without_secrets(f"{url}: {problem}") for url, problem in problems.items())
+    )
 
 
 def _download(url: str, target: Path, sha256: str) -> None:

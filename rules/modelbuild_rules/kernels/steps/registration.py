@@ -3,8 +3,8 @@ includes, and functions that unpack a program's arguments. Torch-free."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 from modelbuild.step import StepError
@@ -137,7 +137,7 @@ def _call(operator: KernelOperator, number: int) -> str:
         _, check, read = _of_type(operator, argument)
         checks.append(f"({check.replace('v.', f'a[{index}]->')})")
         values.append(read.replace("v.", f"a[{index}]->"))
-    name, schema = json.dumps(operator["name"]), json.dumps(operator["schema"])
+    name, schema = _cpp_string(operator["name"]), _cpp_string(operator["schema"])
     return f"""
 void call_{number}(KernelRuntimeContext& context, Arguments a) {{
   if (!fits(context, {" && ".join(checks)}, {schema})) return;
@@ -145,6 +145,16 @@ void call_{number}(KernelRuntimeContext& context, Arguments a) {{
 }}
 const Registration kRegistered{number}({name}, call_{number});
 """
+
+
+_PLAIN = frozenset(f"{ascii_letters}{digits} !#$%&'()*+,-./:;<=>@[]^_{{|}}~".encode())
+
+
+def _cpp_string(text: str) -> str:
+    """Return a string of C++. The default of an argument may be any text; octal escapes have a fixed length, unlike
+    hexadecimal ones, and a question mark may begin a trigraph."""
+    parts = (chr(byte) if byte in _PLAIN else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(parts)}"'
 
 
 def _returned(operator: KernelOperator) -> str:
