@@ -30,7 +30,7 @@ _IGNORE = ".gitignore"
 _IGNORED = "*\n"
 OWN_NAMES = (_STATE, _IGNORE)
 # Everything in modelbuild's own folder but the lock.
-_IN_STATE = ("outputs", "snapshots", "failures", "new")
+_IN_STATE = ("outputs", "snapshots", "commands", "failures", "new")
 
 
 class OutputStamp(NamedTuple):

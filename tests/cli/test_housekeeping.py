@@ -38,6 +38,8 @@ def test_version(workspace: Any) -> None:
 
 
 def test_clean_keeps_the_cache(built: Any) -> None:
+    assert "Nothing to do" in built.run("build", "//a:sums").out
+    assert (built.root / "modelbuild-out/.modelbuild/commands").is_dir()
     ended = built.run("clean")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     assert not (built.root / "modelbuild-out").exists()

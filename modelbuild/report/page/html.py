@@ -11,6 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from modelbuild.user_files import write_file
+
 VERSION = 1
 
 # Bytes of a path or an argument that are not UTF-8. They are escaped, because some browsers stop at such text.
@@ -34,5 +36,5 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def write(path: Path, data: Mapping[str, Any]) -> None:
-    """Write the page. Raises OSError."""
-    path.write_text(render(data), encoding="utf-8", errors="backslashreplace")
+    """Write the page. Raises as write_file does."""
+    write_file(path, render(data))
