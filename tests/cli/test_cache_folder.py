@@ -32,7 +32,6 @@ def foreign(workspace: Any, example_rules: dict[str, str]) -> Path:
         "cache gc",
         "cache stat",
         "cache verify",
-        "ci --all",
     ],
 )
 def test_a_folder_of_the_user_is_refused_and_not_changed(workspace: Any, foreign: Path, command: str) -> None:
