@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,12 @@ def write_file(path: Path, data: bytes | str) -> None:
     """
     with _replacing(path) as file:
         file.write(_bytes(data))
+
+
+def copy_file(source: Path, path: Path) -> None:
+    """Replace a file's contents by those of another file. Raises as write_file does."""
+    with source.open("rb") as other, _replacing(path) as file:
+        shutil.copyfileobj(other, file)
 
 
 def begin_file(path: Path, data: bytes) -> BufferedWriter:
