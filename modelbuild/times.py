@@ -12,3 +12,9 @@ def granularity(time_ns: int) -> int:
 def settled(time_ns: int, looked_at: int) -> int:
     """Return a file's time, given the later time of the check; 0 if the file may still change without a new time."""
     return time_ns if time_ns + granularity(time_ns) < looked_at else 0
+
+
+def below_second(mtime_ns: int) -> int:
+    """Return the part of a time below the second, in nanoseconds; the whole time if the file system stores no such
+    part."""
+    return mtime_ns % 1_000_000_000 or mtime_ns

@@ -14,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,21 +89,20 @@ def fetch_sdk(folder: Path, arch: str) -> Path:
     with _locked(folder / ".lock"):
         if target.is_dir():
             return target
-        wheels, unpacked = folder / "wheels", folder / "unpacked"
-        for old in (wheels, unpacked):
-            shutil.rmtree(old, ignore_errors=True)
-        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet")
-        exact = ("--no-deps", "--only-binary=:all:", "--require-hashes", *PYTHON)
-        platforms = [f"--platform={each}_{arch}" for each in ("manylinux_2_28", "manylinux2014")]
-        # Where pip builds a wheel, PYTHONPATH names a folder without pip.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        wanted = (f"--requirement={lock}", f"--dest={wheels}")
-        _run(*pip, *exact, *platforms, *wanted, log=folder / "download.log", environment=environment)
-        for wheel in sorted(wheels.glob("*.whl")):
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(unpacked)
-        shutil.rmtree(wheels)
-        unpacked.rename(target)
+        # Beside the target, in a new folder: this one may contain other files.
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as work:
+            wheels, unpacked = Path(work, "wheels"), Path(work, "unpacked")
+            pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet")
+            exact = ("--no-deps", "--only-binary=:all:", "--require-hashes", *PYTHON)
+            platforms = [f"--platform={each}_{arch}" for each in ("manylinux_2_28", "manylinux2014")]
+            # Where pip builds a wheel, PYTHONPATH names a folder without pip.
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            wanted = (f"--requirement={lock}", f"--dest={wheels}")
+            _run(*pip, *exact, *platforms, *wanted, log=folder / "download.log", environment=environment)
+            for wheel in sorted(wheels.glob("*.whl")):
+                with zipfile.ZipFile(wheel) as archive:
+                    archive.extractall(unpacked)
+            unpacked.rename(target)
     return target
 
 

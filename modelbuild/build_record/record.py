@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_MAGIC = b"modelbuild record 5\n"
+_MAGIC = b"modelbuild record 6\n"
 _SUM = 4  # bytes of the checksum
 
 # A listed folder: its path, ctime, inode, and a digest of its names.
@@ -89,7 +89,8 @@ class Record:
     """One build.
 
     files    files that were read: size, ctime (which also changes with the executable bit), inode
-    outputs  files that were laid out: size, mtime (a new hard link elsewhere changes the ctime), inode, mode
+    outputs  files that were laid out: size, mtime below the second (a new hard link elsewhere changes the rest, and the
+             ctime), inode, mode
     token    equal to the token in other files about this build
     """
 
@@ -135,7 +136,8 @@ class Record:
         rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
         for path, size, then, inode, mode in rows:
             now = stat(path, dir_fd=folder)
-            if now.st_mtime_ns != then or now.st_size != size or now.st_ino != inode or now.st_mode != mode:
+            below = now.st_mtime_ns % 1_000_000_000 or now.st_mtime_ns  # times.below_second(), without an import
+            if below != then or now.st_size != size or now.st_ino != inode or now.st_mode != mode:
                 return False
         return True
 

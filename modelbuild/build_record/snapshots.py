@@ -21,7 +21,7 @@ from modelbuild.store.files import make_folder
 from modelbuild.times import granularity, settled
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
-# size, ctime_ns, inode of a file; of an output, also its mtime_ns and its mode (see output_tree.OutputStamp).
+# size, ctime_ns, inode of a file; of an output, the mtime below the second and its mode (see output_tree.OutputStamp).
 Stamp = tuple[int, int, int]
 OutputStamp = tuple[int, int, int, int]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from modelbuild.build_record.record import Record, keep_times, read_record
 from modelbuild.build_record.target_reads import TargetReads, read_reads
+from modelbuild.times import below_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
             except OSError:
                 outputs.add(path)
                 continue
-            if [now.st_size, now.st_mtime_ns, now.st_ino, now.st_mode] != then_all:
+            if [now.st_size, below_second(now.st_mtime_ns), now.st_ino, now.st_mode] != then_all:
                 outputs.add(path)
         return files, outputs
     except OSError:

@@ -9,7 +9,7 @@ COMMANDS = {
     "build": "Build targets and lay out their outputs.",
     "cache": "Maintain the local cache.",
     "ci": "Build and test targets affected by a change.",
-    "clean": "Remove the output tree.",
+    "clean": "Remove the outputs of builds.",
     "compare": "Build and test in two toolchains, and print what changes.",
     "cquery": "Query targets as built for a device.",
     "devices": "List devices: who is there, free or in use, what they have.",

@@ -68,10 +68,7 @@ def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> No
         build.at - build.seconds,
         timed=False,
     )
-    try:
-        page = Page(path, about, comparison)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    page = Page(path, about, comparison)
     estimates = estimates_of(workspace.config.cache_dir, verdicts)
     devices = devices_of(workspace.config.cache_dir, workspace.root)
     for event in replay(workspace.root, build, verdicts, known.built_since(build.at), estimates, devices):
@@ -80,14 +77,11 @@ def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> No
 
 
 def write_program(path: Path, name: str, facts: dict[str, Any], profile: Mapping[str, Any] | None = None) -> None:
-    """Write the page of one program, from the facts that inspect gathers, and a profile of its runs. Raises UsageError
-    for a file that cannot be written."""
+    """Write the page of one program, from the facts that inspect gathers, and a profile of its runs. Raises as
+    write_file does."""
     check_suffix(path)
     more = {} if profile is None else {"profile": profile}
-    try:
-        write(path, {"title": name, "programs": [{**described(facts), "path": name}], **more})
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    write(path, {"title": name, "programs": [{**described(facts), "path": name}], **more})
 
 
 def _programs(

@@ -46,17 +46,9 @@ class Recording:
     ) -> Reporter:
         """Return the reporter together with the requested recorders. Paths are relative to the current folder; summary
         and report compare with `base` instead of the last builds. Raises UsageError for a file that cannot be
-        written."""
+        written, and EnvironmentProblem for a full disk."""
         if not self.wanted:
             return reporter
-        from modelbuild.errors import UsageError
-
-        try:
-            return self._around(reporter, workspace, settings, base)
-        except OSError as error:
-            raise UsageError(f"{error.filename}: {error.strerror}") from None
-
-    def _around(self, reporter: Reporter, workspace: Workspace, settings: Settings, base: Base | None) -> Reporter:
         import sys
 
         from modelbuild.report.several_reporters import SeveralReporters

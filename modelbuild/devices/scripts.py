@@ -6,6 +6,7 @@ The first argument of each is the device's folder, '' for the default folder. It
     incoming/TOKEN/   files that are being received
     jobs/TOKEN/       the folder of the running job
     lock              held by the session that uses the device; `owner` describes it
+    CACHEDIR.TAG      the mark of the folder, as of caches: a folder with other contents is refused
 
 No script compares times: the clocks of two machines may differ by years. Exit status 3: the disk or a quota is full; 4:
 a file's digest differs from the stated digest; 5: a file is missing.
@@ -13,7 +14,11 @@ a file's digest differs from the stated digest; 5: a file is missing.
 
 from __future__ import annotations
 
-_BEGIN = """
+from modelbuild.store.ownership import MARK, MARK_FILE
+
+_BEGIN = (
+    f"tag={MARK_FILE} mark='{MARK.decode()}'"
+    + r"""
 set -u
 umask 077
 LC_ALL=C
@@ -25,6 +30,20 @@ case $root in
     /*) ;;
     *) root=$HOME/$root ;;
 esac
+marked() { [ "$(cat "$root/$tag" 2>/dev/null; printf .)" = "$mark." ]; }
+empty() { [ ! -e "$root" ] || { names=$(ls -A "$root" 2>/dev/null) && [ -z "$names" ]; }; }
+# Twice: meanwhile, another session may mark the folder, and then fill it.
+if ! marked && ! empty && ! marked; then
+    printf '%s has contents, but no %s of modelbuild; expected a missing or empty folder\n' "$root" "$tag" >&2
+    exit 1
+fi
+"""
+)
+
+# Makes the folder.
+_MAKE = r"""
+mkdir -p "$root" || exit 1
+marked || printf '%s' "$mark" >"$root/$tag" || { rm -f "$root/$tag"; exit 3; }
 """
 
 # Every process of a job has the folder in its environment, also processes that left its process group.
@@ -76,6 +95,7 @@ fi
 # job is left. The kernel frees the lock if this process is killed, and the next owner cleans up.
 HOLD = (
     _BEGIN
+    + _MAKE
     + _END_JOBS
     + r"""
 owner=$1 wait=$2 silence=$3 token=$4
@@ -218,6 +238,7 @@ rm -rf "$root/jobs/$1" && mkdir "$root/jobs/$1"
 # Prints the number of files in the store, and their kilobytes.
 STORE = (
     _BEGIN
+    + _MAKE
     + r"""
 mkdir -p "$root/blobs" || exit 1
 printf '%s %s\n' "$(ls "$root/blobs" | wc -l)" "$(du -sk "$root/blobs" | cut -f 1)"

@@ -11,11 +11,12 @@ from modelbuild.explain.verdicts import Verdict
 from modelbuild.history.action_facts import ActionFacts, TargetFacts, dump
 from modelbuild.history.action_records import Records
 from modelbuild.history.stored_facts import load_dump
+from modelbuild.user_files import write_file
 
 
 def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> None:
     """Write the facts of the explained actions, and of the targets that own them, for `compare` on another machine.
-    Raises UsageError for a file that cannot be written."""
+    Raises as write_file does."""
     targets: dict[str, TargetFacts] = {}
     for verdict in verdicts:
         last = records.rows(verdict.facts.id)[0].last
@@ -26,10 +27,7 @@ def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> Non
             if node not in targets and found is not None:
                 targets[node] = found
                 waiting += found["needs"]
-    try:
-        path.write_text(dump([verdict.facts for verdict in verdicts], targets) + "\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    write_file(path, dump([verdict.facts for verdict in verdicts], targets) + "\n")
 
 
 def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[Verdict]:

@@ -13,6 +13,7 @@ from modelbuild.errors import UsageError
 from modelbuild.history.database import read_history, write_history
 from modelbuild.history.identity import identity
 from modelbuild.lines import shown
+from modelbuild.user_files import write_file
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,9 +53,9 @@ def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
 
 
 def write_measures(path: Path, revision: str | None, values: Values) -> None:
-    """Write a file of measures. Raises OSError."""
+    """Write a file of measures. Raises as write_file does."""
     rows = [{"subject": subject, "name": name, "value": value} for (subject, name), value in values.items()]
-    path.write_text(json.dumps({"version": VERSION, "commit": revision, "measures": rows}, indent=1) + "\n")
+    write_file(path, json.dumps({"version": VERSION, "commit": revision, "measures": rows}, indent=1) + "\n")
 
 
 def read_measures(path: Path) -> tuple[str | None, Values]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelbuild.errors import UsageError
+from modelbuild.paths import PathError, check_path
 from modelbuild.publish.content import PROVENANCE, SBOM, SIGNATURE_SUFFIX, Attachment, Content
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -52,15 +53,34 @@ def check_names(content: Content) -> None:
             raise UsageError(f"the target has a file '{file.path}', which is the name of a document about it")
 
 
+def is_path(path: object) -> bool:
+    """Return whether a path stays in its folder."""
+    try:
+        check_path(path)
+    except PathError:
+        return False
+    return True
+
+
+def is_manifest(data: bytes) -> bool:
+    """Return whether a manifest is one of modelbuild's."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("artifactType") == ARTIFACT
+
+
 def written(manifest: bytes) -> set[str]:
     """Return the paths of a manifest's files and of documents about them; none if it is not such a manifest."""
     try:
         paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         return set()
-    paths = [path for path in paths if path and ".." not in path.split("/")]
-    signatures = (f"{path.partition('/')[0]}{SIGNATURE_SUFFIX}" for path in paths)
-    return {*paths, *signatures, PROVENANCE, SBOM}
+    paths = [path for path in paths if is_path(path)]
+    documents = (PROVENANCE, SBOM)
+    signatures = (f"{path.partition('/')[0]}{SIGNATURE_SUFFIX}" for path in (*paths, *documents))
+    return {*paths, *signatures, *documents}
 
 
 def referrer_of(attachment: Attachment, subject: Descriptor) -> bytes:

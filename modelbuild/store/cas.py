@@ -51,6 +51,22 @@ def mark(hash_: str) -> int:
     return (int(hash_[:8], 16) % 999_999 + 1) * 1000
 
 
+def at_second(time_ns: int, now: int) -> int:
+    """Return a blob's time with its mark at the first second at which it is not before `now`."""
+    return now + (time_ns - now) % _SECOND
+
+
+def is_sealed(path: str) -> bool:
+    """Return whether a file is a link to a blob or a copy by place(), and unchanged since."""
+    try:
+        with open_plain(path) as file:
+            status = os.fstat(file.fileno())
+            sealed = stat.S_IMODE(status.st_mode) in _MODE.values() and status.st_mtime_ns % _SECOND
+            return bool(sealed) and sealed == mark(digest_open(file).hash)
+    except (OSError, FileChanged):
+        return False
+
+
 class Cas:
     """A folder of blobs, optionally with a read-only second folder.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.files import make_folder, open_up
 from modelbuild.store.lock import exclusive
+from modelbuild.store.ownership import claim
 from modelbuild.store.problems import FULL, Warn, no_space
 from modelbuild.store.schemas import Schema
 
@@ -142,6 +143,7 @@ class Database:
         import sqlite3
 
         make_folder(self.directory, self.directory)
+        claim(self.directory)
         connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous=NORMAL")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,17 +21,16 @@ from modelbuild.store.file_digests import FileDigests
 from modelbuild.store.files import check_plain, make_folder, open_folder, path_in, remove
 from modelbuild.store.gc import Collected, collect, empty_trash
 from modelbuild.store.lock import UseLock
+from modelbuild.store.ownership import claim
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
 from modelbuild.store.schemas import INDEX
 from modelbuild.store.stat import StoreStat, measure
 from modelbuild.store.verify import VerifiedStore, verify
 
-_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of modelbuild; see https://bford.info/cachedir/\n"
-
 
 def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> LocalStore:
     """Open the store in a folder, creating it if needed. Raises EnvironmentProblem if it can be neither created nor
-    read.
+    read, and for a folder with other contents than a store's.
 
     max_size: bytes of blobs above which close() evicts; None: no bound. warn: called, once each, with warnings about a
     cache that works only partly.
@@ -65,14 +63,12 @@ class LocalStore:
         self.directory = directory
         self.max_size = max_size
         writable = os.access(directory, os.W_OK | os.X_OK)
+        claim(directory, writable)
         self._lock = UseLock(directory / "lock")
         self._lock.share()
         self._own = directory if writable else _temporary_folder()
         self._pid = os.getpid()
         make_folder(self._own, self._own / "cas")
-        # A link would be followed to a file outside the cache.
-        with suppress(OSError), open(self._own / "CACHEDIR.TAG", "x") as tag:
-            tag.write(_TAG)
         self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
         self._warn = warn
         self._database = Database(directory, INDEX, writable, warn)

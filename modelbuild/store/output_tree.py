@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,26 +14,31 @@ from typing import NamedTuple
 from modelbuild.actions import FileEntry, Value
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.paths import check_path
+from modelbuild.store.cas import at_second, is_sealed
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.files import ATTEMPTS, make_folder, open_plain, remove
 from modelbuild.store.interface import Store
 from modelbuild.store.lock import exclusive
 from modelbuild.store.problems import explained
+from modelbuild.times import below_second
 
 # modelbuild's own folder in the output tree: the lock, temporary files, and for each target a list of its files and of
 # its empty folders (with a slash at the end). Stale files are found by that list, not by listing folders: the folder of
 # //a:b may contain the folder of //a/b:c.
 _STATE = ".modelbuild"
 _IGNORE = ".gitignore"
+_IGNORED = "*\n"
 OWN_NAMES = (_STATE, _IGNORE)
+# Everything in modelbuild's own folder but the lock.
+_IN_STATE = ("outputs", "snapshots", "commands", "failures", "new")
 
 
 class OutputStamp(NamedTuple):
     """An equal stamp means that an output is unchanged. It has no ctime, which moves with each hard link to the same
-    blob."""
+    blob, and of the mtime only the part below the second: laying out such a link moves the rest."""
 
     size: int
-    mtime_ns: int
+    below_second: int
     inode: int
     mode: int
 
@@ -50,8 +56,9 @@ def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) 
     the stamp of each file by its path below `root`.
 
     Each file appears complete or not at all; correct files are not touched. The second of two concurrent builds waits
-    for the first, so a target's files are always from one build. Raises MissingBlob, and EnvironmentProblem if
-    something else is in the way; symbolic links below `root` are not followed.
+    for the first, so a target's files are always from one build. A new file has the time at which it was laid out.
+    Raises MissingBlob, and EnvironmentProblem if something that modelbuild did not lay out is in the way; symbolic
+    links below `root` are not followed.
     """
     check_path(folder)
     files, empty = _flatten(values)
@@ -65,9 +72,11 @@ def _lay_out(
     store: Store, root: Path, folder: str, files: Mapping[str, FileEntry], empty: Collection[str]
 ) -> dict[str, OutputStamp]:
     """Lay out under the lock. Raises FileNotFoundError if another process removes files meanwhile."""
-    manifest = root / _STATE / "outputs" / f"{digest_bytes(folder.encode()).hash[:32]}.json"
+    manifest = _manifest(root, folder)
     before = _read(manifest)
     now = {*files, *(f"{path}/" for path in empty)}
+    for path in sorted(files.keys() - before):
+        _check_free(root / folder / path)
     if not before >= now:
         _write(root, manifest, before | now)
     for path in sorted(before - now):
@@ -79,28 +88,55 @@ def _lay_out(
         _make_folders(root, f"{folder}/{path}", folders)
     if before != now:
         _write(root, manifest, now)
-    return {f"{folder}/{path}": _stamp(root / folder / path) for path in (*files, *empty)}
+    return {f"{folder}/{path}": _stamp(os.lstat(root / folder / path)) for path in (*files, *empty)}
 
 
-def _stamp(path: Path) -> OutputStamp:
-    status = os.lstat(path)
-    return OutputStamp(status.st_size, status.st_mtime_ns, status.st_ino, status.st_mode)
+def _stamp(status: os.stat_result) -> OutputStamp:
+    return OutputStamp(status.st_size, below_second(status.st_mtime_ns), status.st_ino, status.st_mode)
 
 
-def clean(root: Path) -> None:
-    """Remove everything in an output tree. Waits for a build that is laying out; the outputs of later builds stay. Link
-    targets stay."""
-    if not root.is_dir():
-        return
-    lock = root / _STATE / "lock"
-    with suppress(FileNotFoundError), explained(root), _held(root):
-        for entry in (*root.iterdir(), *(root / _STATE).iterdir()):
-            if entry not in (root / _STATE, lock):
-                remove(str(entry))
-        lock.unlink()
-    with suppress(OSError):
-        (root / _STATE).rmdir()
-        root.rmdir()
+def clean(root: Path) -> list[str]:
+    """Remove the files in an output tree that builds laid out, and return the paths of all others, which stay. Waits
+    for a build that is laying out; the outputs of later builds stay. Raises EnvironmentProblem for a root that is a
+    symbolic link: nothing is removed through links."""
+    if root.is_symlink():
+        raise EnvironmentProblem(f"{root} is a symbolic link; expected a folder, since clean follows no links")
+    if (root / _STATE).is_dir() and not (root / _STATE).is_symlink():
+        with suppress(FileNotFoundError), explained(root), _held(root):
+            _clean(root)
+        with suppress(OSError):
+            (root / _STATE).rmdir()
+            root.rmdir()
+    return [os.path.relpath(path, root) for path in _walk(root) if not os.path.isdir(path) or os.path.islink(path)]
+
+
+def _clean(root: Path) -> None:
+    """Remove the files in all manifests, then the manifests and modelbuild's other own files."""
+    for path in _walk(root):
+        folder = os.path.relpath(path, root)
+        for each in sorted(_read(_manifest(root, folder))):
+            _drop(root, f"{folder}/{each}")
+    for name in _IN_STATE:
+        remove(str(root / _STATE / name))
+    with suppress(OSError), open_plain(str(root / _IGNORE)) as ignore:
+        if ignore.readall() == _IGNORED.encode():
+            (root / _IGNORE).unlink()
+    (root / _STATE / "lock").unlink()
+
+
+def _walk(root: Path) -> list[str]:
+    """Return the paths of everything in an output tree but modelbuild's own folder; follows no symbolic link."""
+    found: list[str] = []
+    for top, folders, files in os.walk(root):
+        if top == str(root):
+            folders[:] = [name for name in folders if name != _STATE]
+        found += (os.path.join(top, name) for name in (*folders, *files))
+    return sorted(found)
+
+
+def _manifest(root: Path, folder: str) -> Path:
+    """Return the path of the list of files that were laid out in a folder."""
+    return root / _STATE / "outputs" / f"{digest_bytes(os.fsencode(folder)).hash[:32]}.json"
 
 
 def keep_failure(root: Path, name: str, text: str) -> str:
@@ -123,7 +159,7 @@ def _held(root: Path) -> Iterator[None]:
     with exclusive(root / _STATE / "lock", root):
         # A link would be followed to a file outside the tree.
         with suppress(FileExistsError), open(root / _IGNORE, "x") as ignore:
-            ignore.write("*\n")
+            ignore.write(_IGNORED)
         yield
 
 
@@ -150,7 +186,18 @@ def _lay(store: Store, root: Path, path: str, entry: FileEntry, folders: set[str
     temporary = root / _STATE / "new"
     remove(str(temporary))  # from a killed build
     store.place(entry, temporary)
+    # Without a new time, `cp -u`, rsync and make would take an older result for an unchanged file.
+    with suppress(PermissionError):  # a link to another user's blob
+        now = time.time_ns()
+        os.utime(temporary, ns=(now, at_second(os.stat(temporary).st_mtime_ns, now)))
     os.replace(temporary, target)
+
+
+def _check_free(target: Path) -> None:
+    """Raise EnvironmentProblem for a file that is not an output: no manifest lists it, and it lacks the mark of its
+    contents."""
+    if os.path.lexists(target) and not target.is_dir() and not is_sealed(str(target)):
+        raise EnvironmentProblem(f"{target} is not a file that modelbuild laid out; remove it")
 
 
 def _is_copy(target: Path, blob: Path) -> bool:
@@ -160,7 +207,7 @@ def _is_copy(target: Path, blob: Path) -> bool:
     except OSError:
         return False
     b = os.lstat(blob)
-    return os.path.samestat(a, b) or (a.st_size, a.st_mtime_ns, a.st_mode) == (b.st_size, b.st_mtime_ns, b.st_mode)
+    return os.path.samestat(a, b) or _stamp(a)._replace(inode=0) == _stamp(b)._replace(inode=0)
 
 
 def _make_folders(root: Path, folder: str, made: set[str]) -> None:

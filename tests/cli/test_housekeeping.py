@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from importlib.metadata import version
 from typing import Any
@@ -37,12 +38,42 @@ def test_version(workspace: Any) -> None:
 
 
 def test_clean_keeps_the_cache(built: Any) -> None:
+    assert "Nothing to do" in built.run("build", "//a:sums").out
+    assert (built.root / "modelbuild-out/.modelbuild/commands").is_dir()
     ended = built.run("clean")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     assert not (built.root / "modelbuild-out").exists()
     assert built.ran("//a:sums") == set()
     assert (built.root / OUTPUT).is_file()
     assert built.run("clean").code == built.run("clean").code == 0
+
+
+def test_clean_keeps_files_of_the_user(built: Any, tmp_path: Any) -> None:
+    (built.root / "modelbuild-out/notes").write_text("mine")
+    ended = built.run("clean")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "note: modelbuild-out/notes stayed: no build laid it out\n"
+    (built.root / "modelbuild-out/more").write_text("mine")
+    ended = built.run("clean")
+    assert ended.err == "note: modelbuild-out/more and 1 other file stayed: no build laid them out\n"
+    (built.root / "modelbuild-out").rename(tmp_path / "mine")
+    (built.root / "modelbuild-out").symlink_to(tmp_path / "mine")
+    ended = built.run("clean")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (36, "", 1)
+    assert "modelbuild-out is a symbolic link; expected a folder" in ended.err
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["more", "notes"]
+
+
+def test_workspaces_with_one_cache_stay_up_to_date(built: Any, tmp_path: Any) -> None:
+    """Laying out a blob elsewhere moves the time of every link to it."""
+    (built.root / "modelbuild-out").rename(tmp_path / "out")
+    assert built.ran("//a:sums") == set()
+    assert "Nothing to do" in built.run("build", "//a:sums").out
+    os.utime(
+        tmp_path / "out/default/a/sums/sums.sha256", ns=(0, (built.root / OUTPUT).stat().st_mtime_ns + 5_000_000_000)
+    )
+    assert (tmp_path / "out/default/a/sums/sums.sha256").samefile(built.root / OUTPUT)
+    assert "Nothing to do" in built.run("build", "//a:sums").out
 
 
 def test_clean_expunge_empties_the_cache(built: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -14,16 +15,18 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import obstore
+import obstore.store
 import pytest
 
 from modelbuild.errors import EnvironmentProblem, UsageError
 from modelbuild.publish.content import Content, PublishError
 from modelbuild.publish.destination import parse_destination, publish
 from modelbuild.publish.manifest import digest_of, manifest_of
+from modelbuild.publish.places import Folder, ObjectStore, Place
 
 Make = Callable[..., Content]
 FILES = {"net.pte": b"program", "net/run.sh": b"run"}
+DOCUMENT = {"provenance.intoto": b"{}"}
 WEED = Path(sys.prefix, "servers/bin/weed")
 
 
@@ -38,10 +41,10 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_folder_gets_files_documents_and_the_manifest(tmp_path: Path, content: Make) -> None:
-    given = content(FILES, provenance=b"{}")
-    uploads = ["uploaded net.pte", "uploaded net/run.sh", "attached provenance.json"]
+    given = content(FILES, **DOCUMENT)
+    uploads = ["uploaded net.pte", "uploaded net/run.sh", "attached provenance.intoto.json"]
     assert to(f"file://{tmp_path}/a b/1", given) == uploads
-    expected = {**FILES, "provenance.json": b"{}", "manifest.json": manifest_of(given)}
+    expected = {**FILES, "provenance.intoto.json": b"{}", "manifest.json": manifest_of(given)}
     assert files(tmp_path / "a b/1") == expected
     assert to(f"file://{tmp_path}/a b/1", given) == []
 
@@ -53,51 +56,151 @@ def test_the_digest_is_that_of_a_registry(tmp_path: Path, content: Make) -> None
 
 
 def test_replacing_leaves_no_file_of_the_old_content(tmp_path: Path, content: Make) -> None:
-    to(f"file://{tmp_path}/net", content(FILES, provenance=b"1", **{"sbom.cdx": b"1"}))
+    to(f"file://{tmp_path}/net", content(FILES, **{"provenance.intoto": b"1", "sbom.cdx": b"1"}))
     (tmp_path / "net/own").write_bytes(b"of the user")
-    other = content({"net.pte": b"2"}, provenance=b"2")
+    other = content({"net.pte": b"2"}, **{"provenance.intoto": b"2"})
     with pytest.raises(PublishError, match="expected another address, or --replace"):
         to(f"file://{tmp_path}/net", other)
     to(f"file://{tmp_path}/net", other, replace=True)
     found = files(tmp_path / "net")
     assert found.pop("own") == b"of the user"
-    assert found == {"net.pte": b"2", "provenance.json": b"2", "manifest.json": manifest_of(other)}
+    assert found == {"net.pte": b"2", "provenance.intoto.json": b"2", "manifest.json": manifest_of(other)}
 
 
-@pytest.mark.parametrize("step", [0, 1, 2, 3])
-def test_a_store_that_fails_in_the_middle_has_no_manifest(
-    tmp_path: Path, content: Make, monkeypatch: pytest.MonkeyPatch, step: int
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_folder_that_fails_at_any_step_keeps_a_whole_publication_or_none(
+    tmp_path: Path, content: Make, monkeypatch: pytest.MonkeyPatch, replaced: bool
 ) -> None:
-    old, new = content(FILES), content({**FILES, "net.pte": b"2"}, provenance=b"{}")
-    address = f"file://{tmp_path}/net"
-    to(address, old)
-    put, calls = obstore.put, iter(range(10))
+    """The same command continues, and a reader finds all old files, all new ones or no manifest.json."""
+    old, new = content({**FILES, "gone/x": b"1"}), content({**FILES, "net.pte": b"2"}, **DOCUMENT)
+    calls = [0]
 
-    def fail(*arguments: object, **options: object) -> object:
-        if next(calls) == step:
-            raise OSError("No space left on device")
-        return put(*arguments, **options)  # type: ignore[arg-type]
+    def failing(name: str, step: int) -> Callable[..., object]:
+        real = getattr(Folder, name)
 
-    monkeypatch.setattr(obstore, "put", fail)
-    with pytest.raises(EnvironmentProblem, match=f"^{address}: No space left on device$"):
-        to(address, new, replace=True)
-    assert "manifest.json" not in files(tmp_path / "net")
-    monkeypatch.undo()
-    to(address, new)
-    assert files(tmp_path / "net")["manifest.json"] == manifest_of(new)
+        def call(*arguments: object) -> object:
+            calls[0] += 1
+            if calls[0] > step:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*arguments)
+
+        return call
+
+    for step in range(100):
+        folder = tmp_path / str(step)
+        address = f"file://{folder}"
+        if replaced:
+            to(address, old)
+        before = files(folder)
+        calls[0] = 0
+        for name in ("write", "move", "delete"):
+            monkeypatch.setattr(Folder, name, failing(name, step))
+        try:
+            to(address, new, replace=replaced)
+        except EnvironmentProblem as problem:
+            ended = str(problem)
+        else:
+            break
+        finally:
+            monkeypatch.undo()
+        assert ended == f"{address}: No space left on device"
+        found = files(folder)
+        if "manifest.json" in found:
+            published = [before] if found["manifest.json"] != manifest_of(new) else [{**FILES, "net.pte": b"2"}]
+            assert published[0].items() <= found.items()
+        folder.mkdir(exist_ok=True)
+        (folder / "own").write_bytes(b"of the user")
+        to(address, new, replace=replaced)
+        expected = {**FILES, "net.pte": b"2", "provenance.intoto.json": b"{}", "manifest.json": manifest_of(new)}
+        assert files(folder) == {**expected, "own": b"of the user"}
+        assert {path.name for path in folder.rglob("*") if path.is_dir()} == {"net"}
+    assert step > 8
+
+
+@pytest.fixture(params=["folder", "store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Return a place of each kind; `to` publishes to it."""
+    memory = ObjectStore(obstore.store.MemoryStore(), "")
+    found: Place = Folder(tmp_path / "net") if request.param == "folder" else memory
+    monkeypatch.setattr("modelbuild.publish.store._open", lambda address: found)
+    return found
+
+
+ADDRESS = "file:///net"  # replaced by `place`
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("path", ["net.pte", "net/run.sh", "provenance.intoto.json", ".modelbuild-publishing.json"])
+def test_a_file_of_the_user_is_refused(place: Place, content: Make, path: str, replace: bool) -> None:
+    place.write(path, b"mine")
+    with pytest.raises(PublishError, match=f"it contains {path}, which modelbuild did not publish; expected another"):
+        to(ADDRESS, content(FILES, **DOCUMENT), replace)
+    assert place.read(path) == b"mine"
+    assert place.read("manifest.json") is None
+
+
+def test_a_file_of_the_user_is_refused_when_other_content_is_replaced(place: Place, content: Make) -> None:
+    old = content({"net.pte": b"1"})
+    to(ADDRESS, old)
+    place.write("net/run.sh", b"mine")
+    with pytest.raises(PublishError, match=r"it contains net/run\.sh, which modelbuild did not publish"):
+        to(ADDRESS, content(FILES), replace=True)
+    assert [place.read(path) for path in ("manifest.json", "net.pte", "net/run.sh")] == [
+        manifest_of(old),
+        b"1",
+        b"mine",
+    ]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [b"", b"[1]", b"null", b"\xff", b'{"pages": 1}', b'{"layers": [{"annotations": null}]}', b"[" * 100_000,
+     b'{"layers": [{"annotations": {"org.opencontainers.image.title": "own"}}]}'],
+)  # fmt: skip
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_manifest_of_another_tool_is_refused(place: Place, content: Make, manifest: bytes, replace: bool) -> None:
+    place.write("manifest.json", manifest)
+    place.write("own", b"mine")
+    with pytest.raises(PublishError, match=r"its manifest\.json is not one that modelbuild wrote; expected another"):
+        to(ADDRESS, content(FILES), replace)
+    assert (place.read("manifest.json"), place.read("own")) == (manifest, b"mine")
+    assert place.read("net.pte") is None
+
+
+@pytest.mark.parametrize("record", [b"[]", b"{", b'["net.pte"]', b'{".modelbuild-publishing.json": 1}', b"1"])
+def test_a_record_of_another_tool_allows_nothing(place: Place, content: Make, record: bytes) -> None:
+    place.write(".modelbuild-publishing.json", record)
+    place.write("net.pte", b"mine")
+    with pytest.raises(PublishError, match="which modelbuild did not publish"):
+        to(ADDRESS, content(FILES))
+    assert (place.read("net.pte"), place.read(".modelbuild-publishing.json")) == (b"mine", record)
+
+
+def test_a_store_gets_the_same(place: Place, content: Make) -> None:
+    """Also a file where a folder was, and the reverse."""
+    for paths in ({"a": b"1", "b/c": b"2"}, {"a/x": b"3", "b": b"4"}):
+        given = content(paths, **DOCUMENT)
+        to(ADDRESS, given, replace=True)
+        assert {path: place.read(path) for path in paths} == paths
+        assert place.read("manifest.json") == manifest_of(given)
+        assert to(ADDRESS, given) == []
+    assert place.read("b/c") is None
+    assert place.read(".modelbuild-publishing.json") is None
+
+
+def test_a_folder_of_staged_files_without_a_record_is_refused(tmp_path: Path, content: Make) -> None:
+    folder = tmp_path / "net"
+    (folder / ".modelbuild-publishing").mkdir(parents=True)
+    (folder / ".modelbuild-publishing/net.pte").write_bytes(b"mine")
+    with pytest.raises(PublishError, match=r"it contains \.modelbuild-publishing, which modelbuild did not publish"):
+        to(f"file://{folder}", content(FILES))
+    assert files(folder) == {".modelbuild-publishing/net.pte": b"mine"}
 
 
 def test_a_file_with_the_name_of_a_document_is_refused(tmp_path: Path, content: Make) -> None:
     with pytest.raises(UsageError, match=r"the target has a file 'manifest\.json'"):
         to(f"file://{tmp_path}/net", content({"manifest.json": b"{}"}))
     assert not (tmp_path / "net").exists()
-
-
-def test_a_manifest_of_another_tool_is_refused(tmp_path: Path, content: Make) -> None:
-    (tmp_path / "manifest.json").write_text('{"pages": 1}')
-    with pytest.raises(PublishError, match="it contains sha256:"):
-        to(f"file://{tmp_path}", content(FILES))
-    assert files(tmp_path)["manifest.json"] == b'{"pages": 1}'
 
 
 def free_port() -> int:
@@ -176,7 +279,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 @pytest.mark.exhaustive
 def test_an_object_store(s3: Callable[[], None], content: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     big = random.Random(1).randbytes(1 << 20) * 40  # sent in parts
-    given = content({**FILES, "big": big}, provenance=b"{}")
+    given = content({**FILES, "big": big}, **DOCUMENT)
     address = "s3://models/team/net/1"
     assert len(to(address, given)) == 4
     assert to(address, given) == []

@@ -6,7 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 
 def test_without_a_cross_compiler_one_line_names_the_package(repository: Path, tmp_path: Path) -> None:
@@ -41,3 +45,24 @@ def test_each_wheel_is_pinned_for_both_architectures(repository: Path) -> None:
         "nvidia-cuda-runtime": 2,
         "torch-tensorrt-executorch-runtime": 2,
     }
+
+
+def test_wheels_are_unpacked_beside_files_of_the_user(
+    builder: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is chosen by --out, so names in it may be taken."""
+    for name in ("wheels", "unpacked"):
+        (tmp_path / "sdk" / name).mkdir(parents=True)
+        (tmp_path / "sdk" / name / "mine").touch()
+
+    def download(*command: str, **options: object) -> None:
+        (folder,) = (each.removeprefix("--dest=") for each in command if each.startswith("--dest="))
+        Path(folder).mkdir()
+        with zipfile.ZipFile(Path(folder, "a.whl"), "w") as wheel:
+            wheel.writestr("include/a.h", "")
+
+    monkeypatch.setattr(builder, "_run", download)
+    made = builder.fetch_sdk(tmp_path / "sdk", "x86_64")
+    assert (made / "include/a.h").is_file()
+    assert {path.name for path in (tmp_path / "sdk").iterdir()} == {".lock", "wheels", "unpacked", made.name}
+    assert all((tmp_path / "sdk" / name / "mine").exists() for name in ("wheels", "unpacked"))

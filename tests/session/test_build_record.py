@@ -14,6 +14,7 @@ import pytest
 from modelbuild.build_record.import_folders import importable
 from modelbuild.build_record.record import Record, Stamps, Surroundings, read_record, up_to_date, write_record
 from modelbuild.loading.tree import list_folder
+from modelbuild.times import below_second
 
 LONG_AGO = 1_600_000_000_123_456_789
 
@@ -48,14 +49,14 @@ def settle() -> None:
 def record_of(root: Path) -> Record:
     def stamps(time: str, *paths: str, modes: bool = False) -> Stamps:
         states = [os.stat(root / path) for path in paths]
-        times = [getattr(s, time) for s in states]
+        times = [s.st_ctime_ns if time == "ctime" else below_second(s.st_mtime_ns) for s in states]
         more = [s.st_mode for s in states] if modes else ()
         return Stamps(paths, [s.st_size for s in states], times, [s.st_ino for s in states], more)
 
     listing = list_folder(str(root), "listed").stamp()
     return Record(
-        stamps("st_ctime_ns", "a.py", str(root / "b é.bin")),
-        stamps("st_mtime_ns", "out/made", "out/tree/x", modes=True),
+        stamps("ctime", "a.py", str(root / "b é.bin")),
+        stamps("mtime", "out/made", "out/tree/x", modes=True),
         Surroundings(
             [(str(root / "lib"), *importable([str(root / "lib")])[str(root / "lib")])],
             [("listed", *listing)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from modelbuild.actions import FileEntry, Tree
 from modelbuild.errors import EnvironmentProblem
+from modelbuild.store.cas import mark
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore, open_store
@@ -61,6 +63,18 @@ def test_files_and_folders_are_hard_links_of_blobs(store: LocalStore, root: Path
     assert (root / ".gitignore").read_text() == "*\n"
 
 
+def refuse_links_into(root: Path) -> Callable[[str, str], None]:
+    """Return os.link for a file system other than that of `root`."""
+    real = os.link
+
+    def link(source: str, target: str) -> None:
+        if str(root) in str(target):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        real(source, target)
+
+    return link
+
+
 def snapshot(path: Path) -> tuple[int, ...]:
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
@@ -72,14 +86,7 @@ def test_right_outputs_are_not_touched(
 ) -> None:
     values = {"same": put(b"same"), "tree": Tree((("x", put(b"x", True)),)), "other": put(b"one")}
     if not linked:
-        real = os.link
-
-        def link(source: str, target: str) -> None:
-            if str(root) in str(target):
-                raise OSError(errno.EXDEV, "Invalid cross-device link")
-            real(source, target)
-
-        monkeypatch.setattr(os, "link", link)
+        monkeypatch.setattr(os, "link", refuse_links_into(root))
     lay_out(store, root, "c/p/n", values)
     folder = root / "c/p/n"
     before = {name: snapshot(folder / name) for name in ("same", "tree/x", "other", ".", "tree")}
@@ -205,14 +212,25 @@ def test_the_root_itself_may_be_a_link(store: LocalStore, root: Path, put: Put, 
     root.symlink_to(tmp_path / "big disk")
     lay_out(store, root, "c/p/n", {"f": put(b"f")})
     assert contents(tmp_path / "big disk") == {"c/p/n/f": b"f"}
-    clean(root)
-    assert list((tmp_path / "big disk").iterdir()) == []
+
+
+def test_clean_removes_nothing_through_a_link(store: LocalStore, root: Path, put: Put, tmp_path: Path) -> None:
+    (tmp_path / "big disk").mkdir()
+    (tmp_path / "big disk/notes").write_text("mine")
+    root.symlink_to(tmp_path / "big disk")
+    for before in ({"notes": b"mine"}, {"notes": b"mine", "c/p/n/f": b"f"}):
+        with pytest.raises(EnvironmentProblem) as caught:
+            clean(root)
+        assert str(caught.value) == f"{root} is a symbolic link; expected a folder, since clean follows no links"
+        assert contents(tmp_path / "big disk") == before
+        lay_out(store, root, "c/p/n", {"f": put(b"f")})
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("unmounted"), lambda path: path.touch()])
 def test_a_root_that_is_no_folder(store: LocalStore, root: Path, put: Put, make: Callable[[Path], None]) -> None:
     make(root)
-    clean(root)
+    if not root.is_symlink():
+        assert clean(root) == []
     with pytest.raises(EnvironmentProblem) as caught:
         lay_out(store, root, "c/p/n", {"f": put(b"f")})
     assert str(caught.value) in (f"{root}: Not a directory", f"{root}/.modelbuild: Not a directory")
@@ -259,18 +277,80 @@ def test_an_output_folder_that_may_not_be_written(
     assert as_user(work) == 0
 
 
-def test_clean(store: LocalStore, root: Path, put: Put, tmp_path: Path) -> None:
-    clean(root)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/f").write_text("mine")
-    lay_out(store, root, "c/p/n", {"f": put(b"f")})
-    (root / "c/link").symlink_to(tmp_path / "mine")
-    (root / "c/closed").mkdir(mode=0o555)
-    clean(root)
+def test_clean(store: LocalStore, root: Path, put: Put) -> None:
+    assert clean(root) == []
+    lay_out(store, root, "c/p/n", {"f": put(b"f"), "t": Tree((("d/x", put(b"x")),)), "empty": Tree(())})
+    lay_out(store, root, "c/p/n/t", {"y": put(b"y")})
+    assert clean(root) == []
     assert not root.exists()
-    assert (tmp_path / "mine/f").read_text() == "mine"
     lay_out(store, root, "c/p/n", {"f": put(b"f")})
     assert contents(root) == {"c/p/n/f": b"f"}
+
+
+def test_clean_removes_only_what_was_laid_out(store: LocalStore, root: Path, put: Put, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/f").write_text("mine")
+    root.mkdir()
+    (root / "before").write_text("mine")
+    (root / ".gitignore").write_text("!before\n")
+    assert clean(root) == [".gitignore", "before"]
+    lay_out(store, root, "c/p/n", {"f": put(b"f"), "t": Tree((("x", put(b"x")),))})
+    (root / "c/link").symlink_to(tmp_path / "mine")
+    (root / "c/p/n/t/notes").write_text("mine")
+    (root / "c/closed").mkdir(mode=0o555)
+    assert clean(root) == [".gitignore", "before", "c/link", "c/p/n/t/notes"]
+    assert contents(root) == {"before": b"mine", "c/p/n/t/notes": b"mine"}
+    assert (root / "c/closed").is_dir()
+    assert not (root / ".modelbuild").exists()
+    assert (tmp_path / "mine/f").read_text() == "mine"
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("mine"), lambda path: path.symlink_to("mine")])
+def test_a_file_of_the_user_in_the_place_of_an_output_stays(
+    store: LocalStore, root: Path, put: Put, make: Callable[[Path], None]
+) -> None:
+    path = root / "c/p/n/t/x"
+    path.parent.mkdir(parents=True)
+    make(path)
+    for _ in range(2):  # the failed attempt makes no record of that file
+        with pytest.raises(EnvironmentProblem) as caught:
+            lay_out(store, root, "c/p/n", {"f": put(b"f"), "t": Tree((("x", put(b"x")),))})
+        assert str(caught.value) == f"{path} is not a file that modelbuild laid out; remove it"
+    assert path.is_symlink() or path.read_text() == "mine"
+    path.unlink()
+    lay_out(store, root, "c/p/n", {"t": Tree((("x", put(b"x")),))})
+    assert path.read_bytes() == b"x"
+
+
+def test_an_output_without_its_list_is_still_one(store: LocalStore, root: Path, put: Put) -> None:
+    """The mark of its contents shows that it was laid out; a file that was written over has none."""
+    lay_out(store, root, "c/p/n", {"f": put(b"f"), "g": put(b"g")})
+    for path in (root / ".modelbuild/outputs").iterdir():
+        path.unlink()
+    lay_out(store, root, "c/p/n", {"f": put(b"new")})
+    assert contents(root) == {"c/p/n/f": b"new", "c/p/n/g": b"g"}
+    (root / "c/p/n/g").chmod(0o644)
+    (root / "c/p/n/g").write_text("mine")
+    with pytest.raises(EnvironmentProblem, match="g is not a file that modelbuild laid out"):
+        lay_out(store, root, "c/p/n", {"f": put(b"new"), "g": put(b"g")})
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_an_output_is_as_old_as_its_layout(
+    store: LocalStore, root: Path, put: Put, linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cp -u` copies a result that comes back from the cache, and the blob's mark stays."""
+    if not linked:
+        monkeypatch.setattr(os, "link", refuse_links_into(root))
+    path, copy = root / "c/p/n/f", root.parent / "copy"
+    for data in (b"one", b"two", b"one", b"two"):
+        stamps = lay_out(store, root, "c/p/n", {"f": put(data)})
+        assert (
+            path.stat().st_mtime_ns % 1_000_000_000 == stamps["c/p/n/f"].below_second == mark(digest_bytes(data).hash)
+        )
+        subprocess.run(["cp", "-u", path, copy], check=True)
+        assert copy.read_bytes() == data
+        assert lay_out(store, root, "c/p/n", {"f": put(data)}) == stamps
 
 
 def test_killed_at_any_moment_files_are_whole_and_the_next_build_puts_all_right(

@@ -79,7 +79,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "a device": make_device,
 }
 PLACES = [
-    *("cas", f"cas/{HASH[:2]}", f"cas/{HASH[:2]}/{HASH}", "tmp", "tmp/lock", "lock", "CACHEDIR.TAG"),
+    *("cas", f"cas/{HASH[:2]}", f"cas/{HASH[:2]}/{HASH}", "tmp", "tmp/lock", "lock"),
     *("index.lock", "index-v2.0.db", "index-v2.0.db-wal", "index-v2.0.db-shm", "index-v2.0.db-journal"),
     *("history.lock", "history-v4.0.db", "history-v4.0.db-wal", "history-v4.0.db-shm", "history-v4.0.db-journal"),
     *("tmp/build-1", "cas/stray", "stray"),

@@ -62,6 +62,17 @@ def test_a_signed_file_or_folder_is_verified(run: Run, keys: Path, program: Path
         config.verify(path, f"{path}.sig")
 
 
+def test_a_file_that_is_no_signature_is_not_replaced(run: Run, keys: Path, program: Path) -> None:
+    other = Path(f"{program}.sig")
+    other.write_bytes(b"-----BEGIN PGP SIGNATURE-----")
+    expected = f"error: {other} is not a signature of modelbuild; remove it\n"
+    assert run("sign", program, "--key", keys / "release.pem") == (2, expected)
+    assert other.read_bytes() == b"-----BEGIN PGP SIGNATURE-----"
+    other.unlink()
+    for _ in range(2):
+        assert run("sign", program, "--key", keys / "release.pem")[0] == 0
+
+
 def test_a_signature_by_the_package_itself_is_accepted(run: Run, keys: Path, program: Path) -> None:
     signing.Config().use_elliptic_key_signer(private_key=keys / "release.pem").sign(program, f"{program}.sig")
     assert run("verify", program, "--key", keys / "release.pub")[0] == 0

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from modelbuild.api.probe import Finding
+from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.guarantees import guarantees
+from modelbuild.store.ownership import claim
 from modelbuild.wording import size_text
 
 # Free bytes on the cache's disk: a build of a large model needs the first number, any build the second.
@@ -21,15 +23,17 @@ _CONTROL = Path("/dev/nvidiactl")
 
 
 def check_cache(cache: Path) -> Finding:
-    """Return whether the cache's folder is writable and its disk has room."""
+    """Return whether the cache's folder is writable and a cache, and its disk has room."""
     existing = cache
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     try:
         with tempfile.TemporaryDirectory(dir=existing):
             free = shutil.disk_usage(existing).free
-    except OSError as error:
-        text = f"{cache}: {error.strerror}"
+        if cache.is_dir():
+            claim(cache, writable=False)
+    except (OSError, EnvironmentProblem) as error:
+        text = f"{cache}: {error.strerror}" if isinstance(error, OSError) else str(error)
         return Finding("cache", "error", text, "choose another folder with MODELBUILD_CACHE_DIR")
     text = f"{cache}, {size_text(free)} free"
     if free >= _PLENTY:

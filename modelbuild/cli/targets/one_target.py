@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.cli.targets.one_program import label_of
-from modelbuild.errors import EnvironmentProblem, UsageError
+from modelbuild.errors import EnvironmentProblem
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.request import make_request
+from modelbuild.user_files import write_file
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
@@ -43,12 +44,9 @@ def needing_trust(command: str) -> Iterator[None]:
 
 
 def write_document(text: bytes, path: Path | None) -> None:
-    """Write a document to a file, or to stdout. Raises UsageError for a file that cannot be written."""
+    """Write a document to a file, or to stdout. Raises as write_file does."""
     if path is None:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
         return
-    try:
-        path.write_bytes(text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    write_file(path, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from modelbuild.devices.pool import Pool, with_runners
 from modelbuild.devices.problems import DeviceProblem, JobProblem, cut
 from modelbuild.errors import EnvironmentProblem, ExitCode, UsageError, did_you_mean
 from modelbuild.report.text import write
+from modelbuild.user_files import copy_file
 from modelbuild.wording import size_text
 
 if TYPE_CHECKING:
@@ -189,8 +189,7 @@ def _report(
     if run.output_dir is not None:
         target = profile.folder / run.output_dir
         target.mkdir(parents=True, exist_ok=True)
-        for path in returned.glob("*.npy"):
-            shutil.move(path, target / path.name)
+        _take_outputs(returned, target, [profile.folder / file for file in run.inputs.values()])
     if not as_json:
         write(sys.stdout, "\n".join([f"on {name}: {session.facts.name()}", *lines]))
     if run.profiled:
@@ -201,6 +200,17 @@ def _report(
     if as_json:
         print(json.dumps({**document, "runner": name, "identity": session.facts.identity(), "state": state}))
     return ExitCode.OK
+
+
+def _take_outputs(returned: Path, target: Path, inputs: Sequence[Path]) -> None:
+    """Copy the outputs to the user's folder. Raises UsageError, and copies nothing, for one that would replace an
+    input."""
+    paths = sorted(returned.glob("*.npy"))
+    for place in (target / path.name for path in paths):
+        if place.exists() and any(each.exists() and each.samefile(place) for each in inputs):
+            raise UsageError(f"--output-dir: {place} is an input of this run; expected another folder")
+    for path in paths:
+        copy_file(path, target / path.name)
 
 
 def _lines(document: Mapping[str, Any], session: DeviceSession, state: Mapping[str, float]) -> Iterator[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
 from modelbuild.events import Event, TestFinished
 from modelbuild.report.progress import BuildProgress
+from modelbuild.user_files import check_file, write_file
 
 # Characters not allowed in XML.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -17,9 +17,10 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 class JUnit:
     """Collects events; close() writes the file. Each test target is a test suite, and the failed actions are another
-    test suite."""
+    test suite. Both raise as write_file does."""
 
     def __init__(self, path: Path) -> None:
+        check_file(path)
         self._path = path
         self._lock = threading.Lock()
         self._root = ElementTree.Element("testsuites", name="modelbuild")
@@ -49,8 +50,7 @@ class JUnit:
                     case = _case(suite, each.owner, each.id, each.seconds)
                     _add(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
             ElementTree.indent(self._root)
-            with suppress(OSError):
-                ElementTree.ElementTree(self._root).write(self._path, "utf-8", xml_declaration=True)
+            write_file(self._path, ElementTree.tostring(self._root, "utf-8", xml_declaration=True))
 
     def _test(self, test: TestFinished) -> None:
         cases = [(case.name, case.status, case.seconds, case.message, case.place) for case in test.cases]

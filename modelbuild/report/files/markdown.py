@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from modelbuild.events import Event
@@ -13,15 +12,18 @@ from modelbuild.report.files.comparison import Comparison, Measure, by_device
 from modelbuild.report.progress import BuildProgress
 from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary
+from modelbuild.user_files import append_file, check_file
 from modelbuild.wording import number
 
 _MOST = 50  # rows of a table
 
 
 class Markdown:
-    """Collects events; close() appends to the file, with the measures of `comparison`."""
+    """Collects events; close() appends to the file, with the measures of `comparison`. Both raise as append_file
+    does."""
 
     def __init__(self, path: Path, comparison: Comparison) -> None:
+        check_file(path)
         self._path = path
         self._comparison = comparison
         self._lock = threading.Lock()
@@ -37,8 +39,7 @@ class Markdown:
         with self._lock:
             if not self._written:
                 self._written = True
-                with suppress(OSError), self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                    file.write("\n".join(self._lines()) + "\n")
+                append_file(self._path, "\n".join(self._lines()) + "\n")
 
     def _lines(self) -> Iterator[str]:
         progress = self._progress

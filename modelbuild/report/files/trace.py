@@ -12,7 +12,6 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,16 @@ from modelbuild.events import (
     WorkerReady,
 )
 from modelbuild.report.files.action_times import ActionTimes, lanes
+from modelbuild.user_files import check_file, write_file
 
 _PHASES, _CACHE, _CRITICAL, _STARTS, _WORKERS, _LANES = 0, 1, 2, 3, 10, 10_000
 
 
 class Trace:
-    """Collects events; close() writes the file."""
+    """Collects events; close() writes the file. Both raise as write_file does."""
 
     def __init__(self, path: Path) -> None:
+        check_file(path)
         self._path = path
         self._lock = threading.Lock()
         self._began = time.monotonic()
@@ -75,8 +76,7 @@ class Trace:
             if self._written:
                 return
             self._written = True
-            with suppress(OSError):
-                self._path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
+            write_file(self._path, json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
 
     def _all(self) -> list[dict[str, Any]]:
         if self._loading is None:  # the build was aborted

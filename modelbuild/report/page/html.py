@@ -11,12 +11,16 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from modelbuild.user_files import write_file
+
 VERSION = 1
 
 # Bytes of a path or an argument that are not UTF-8. They are escaped, because some browsers stop at such text.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 _TEMPLATE = Path(__file__).parent / "template"
+# The element by which a page is known, and the bytes within which it is.
+_GENERATOR, _HEAD = b'<meta name="generator" content="modelbuild">', 1024
 _SCRIPTS = ("dom.js", "summary.js", "timeline.js", "actions.js", "programs.js", "profile.js", "tests.js", "page.js")
 
 
@@ -33,6 +37,12 @@ def render(data: Mapping[str, Any]) -> str:
     return before + "".join(parts[part] if number % 2 == 0 else part for number, part in enumerate(rest))
 
 
+def is_page(path: Path) -> bool:
+    """Return whether a file is a page. Raises OSError."""
+    with path.open("rb") as file:
+        return _GENERATOR in file.read(_HEAD)
+
+
 def write(path: Path, data: Mapping[str, Any]) -> None:
-    """Write the page. Raises OSError."""
-    path.write_text(render(data), encoding="utf-8", errors="backslashreplace")
+    """Write the page. Raises as write_file does."""
+    write_file(path, render(data))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from modelbuild.report.files.action_times import ActionTimes
 from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import write
 from modelbuild.report.progress import BuildProgress
+from modelbuild.user_files import check_file
 
 # Why an action ran or was cached: one word of `explain --json`, and lines.
 Reason: TypeAlias = tuple[str, Sequence[str]]
@@ -44,7 +44,7 @@ class About:
 
 
 class Page:
-    """Collects events; close() writes the page."""
+    """Collects events; close() writes the page. Both raise as write_file does."""
 
     def __init__(self, path: Path, about: About, comparison: Comparison) -> None:
         self._path = path
@@ -57,8 +57,7 @@ class Page:
         self._notices: list[str] = []
         self._jobs = 0
         self._written = False
-        with path.open("a"):  # report an unwritable file before the build
-            pass
+        check_file(path)
 
     def emit(self, event: Event) -> None:
         with self._lock:
@@ -75,8 +74,7 @@ class Page:
         with self._lock:
             if not self._written:
                 self._written = True
-                with suppress(OSError):
-                    write(self._path, self._data())
+                write(self._path, self._data())
 
     def _data(self) -> dict[str, Any]:
         programs = list(self._about.programs(self._progress.built))

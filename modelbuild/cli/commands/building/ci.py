@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from modelbuild.cli.options import building, no_options, options, targeting
 from modelbuild.cli.recording import Base, Recording, recording
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
-from modelbuild.errors import UsageError
 from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
 from modelbuild.report import make_reporter
 from modelbuild.report.files.measurements import MeasureRecorder
@@ -26,6 +24,7 @@ from modelbuild.report.several_reporters import SeveralReporters
 from modelbuild.session.history import output_bytes
 from modelbuild.session.request import Flags, make_request
 from modelbuild.testing.ci import run_ci
+from modelbuild.user_files import check_file
 from modelbuild.workspace.flags import CI_FLAGS
 from modelbuild.workspace.workspace import find_root, load_workspace
 
@@ -92,17 +91,13 @@ def _keeper(workspace: Workspace, measures: Path | None) -> MeasureRecorder:
     """Return a reporter that stores measurements: in the history by commit, and in a file."""
 
     commit = find_head(workspace.root)
-    try:
-        if measures is not None:
-            write_measures(measures, commit, {})
-    except OSError as error:
-        raise UsageError(f"{measures}: {error.strerror}") from None
+    if measures is not None:
+        check_file(measures)
 
     def keep(values: Values) -> None:
         if commit is not None:
             remember_revision(workspace.config.cache_dir, workspace.root, commit, values)
         if measures is not None:
-            with suppress(OSError):
-                write_measures(measures, commit, values)
+            write_measures(measures, commit, values)
 
     return MeasureRecorder(partial(output_bytes, workspace), keep)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.loading.patterns import parse_pattern
 from modelbuild.loading.tree import join
+from modelbuild.user_files import write_file
 from modelbuild.workspace.toml_document import read_document
 from modelbuild.workspace.toml_format import format_toml
 from modelbuild.workspace.workspace import find_root, load_workspace
@@ -49,7 +48,7 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
         if data != before:
             changed.append(name)
             if not check:
-                _replace(workspace.root / name, data)
+                write_file(workspace.root / name, data)
     if changed:
         click.echo("\n".join(changed))
     return ExitCode.BUILD_FAILED if check and changed else ExitCode.OK
@@ -78,18 +77,3 @@ def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) 
             if not (loader.workspace.root / name / PACKAGE_FILE).is_file():
                 raise UsageError(f"no package //{name}: there is no {join(name, PACKAGE_FILE)}")
             yield join(name, PACKAGE_FILE)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file's new content to a temporary file next to it, and replace the file."""
-
-    real = Path(os.path.realpath(path))
-    with tempfile.NamedTemporaryFile(dir=real.parent, prefix=f".{real.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            shutil.copymode(real, file.name)
-            os.replace(file.name, real)
-        except BaseException:
-            os.unlink(file.name)
-            raise

@@ -18,6 +18,7 @@ from modelbuild.lines import shown
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.loading.parse import RESERVED
+from modelbuild.user_files import write_file
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 
@@ -83,4 +84,4 @@ def _append(file: Path, text: str) -> None:
         header = text.partition("\n")[0]
         raise UsageError(f"{file}: its targets are not tables; expected {header} for each") from None
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes((after.replace("\n", "\r\n") if b"\r\n" in before else after).encode())
+    write_file(file, (after.replace("\n", "\r\n") if b"\r\n" in before else after).encode())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from modelbuild.cli.commands.machine.cache import collect
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
+from modelbuild.lines import one_line
+from modelbuild.report.text import write
 from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import clean
+from modelbuild.wording import count
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 
@@ -16,10 +21,17 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_worksp
 @click.option("--expunge", is_flag=True, help="Also empty the cache, which other workspaces may share.")
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
-    """Remove modelbuild-out/. The cache stays, so the next build only lays the outputs out again."""
+    """Remove the outputs in modelbuild-out/. The cache stays, so the next build only lays them out again.
+
+    Files that no build laid out stay, and so does everything behind a symbolic link.
+    """
 
     workspace = load_workspace(find_root(settings.directory))
-    clean(workspace.root / OUTPUT_FOLDER)
+    kept = clean(workspace.root / OUTPUT_FOLDER)
+    if kept:
+        them = "them" if len(kept) > 1 else "it"
+        also = f" and {count(len(kept) - 1, 'other file')}" if len(kept) > 1 else ""
+        write(sys.stderr, one_line(f"note: {OUTPUT_FOLDER}/{kept[0]}{also} stayed: no build laid {them} out"))
     if expunge:
         with open_store(workspace.config.cache_dir, max_size=0) as store:
             collect(store)

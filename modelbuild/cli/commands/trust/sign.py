@@ -11,8 +11,10 @@ from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.one_target import needing_trust, write_document
 from modelbuild.errors import UsageError
+from modelbuild.user_files import explained
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_FORMAT = b"application/vnd.dev.sigstore.bundle"
 PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
 
 
@@ -48,6 +50,14 @@ def command(
         if not (here / path).exists():
             raise UsageError(f"{path}: no such file")
         made = signature_path((here / path).resolve())
+        _check_ours(made)
         write_document(sign((here / path).resolve(), signing), made)
         click.echo(f"Wrote {os.path.relpath(made, here)}")
     return 0
+
+
+def _check_ours(path: Path) -> None:
+    """Raise UsageError for a file that would be replaced and is not a signature of this format."""
+    with explained(path):
+        if path.exists() and _FORMAT not in path.read_bytes():
+            raise UsageError(f"{path} is not a signature of modelbuild; remove it")

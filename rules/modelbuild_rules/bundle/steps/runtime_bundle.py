@@ -47,16 +47,19 @@ if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import BundledFile, BundleManifest
     from modelbuild_rules.program.documents import CompiledPartition, DelegationDocument
 
+# Finds the bundle, also through a symbolic link to the script.
+_HERE = """script=$(readlink -f -- "$0" 2>/dev/null) || script=$0
+here=$(CDPATH= cd -- "$(dirname -- "$script")" && pwd)
+"""
+
 _RUN_ONE = """#!/bin/sh
 # Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help lists all options.
-{needs}here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-exec "$here/bin/modelbuild-run" "$here" "$@"
+{needs}{here}exec "$here/bin/modelbuild-run" "$here" "$@"
 """
 
 _RUN_SEVERAL = """#!/bin/sh
 # Runs a program of this bundle: run.sh PROGRAM --input NAME=FILE.npy; run.sh PROGRAM --help lists all options.
-{needs}here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-case "${{1:-}}" in
+{needs}{here}case "${{1:-}}" in
 {names}) ;;
 *)
     echo {problem} >&2
@@ -125,9 +128,9 @@ def _lay_out(step: Step, folder: Path) -> None:
 def _script(names: Sequence[str], needs: str) -> str:
     """Return run.sh. `needs`: a comment about the machine."""
     if len(names) == 1:
-        return _RUN_ONE.format(needs=needs)
+        return _RUN_ONE.format(needs=needs, here=_HERE)
     problem = shlex.quote(f"error: expected a program first: {', '.join(names)}")
-    return _RUN_SEVERAL.format(needs=needs, names="|".join(map(shlex.quote, names)), problem=problem)
+    return _RUN_SEVERAL.format(needs=needs, here=_HERE, names="|".join(map(shlex.quote, names)), problem=problem)
 
 
 def _comment(text: str) -> str:

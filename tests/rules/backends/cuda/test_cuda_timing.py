@@ -121,6 +121,19 @@ def test_choices_are_added_to_a_file(run: Run, tmp_path: Path) -> None:
     assert entries(tmp_path) == {"mm": (64, 20.0, 38.0), "bmm": (64, 20.0, 20.0)}
 
 
+def test_a_full_disk_keeps_earlier_measurements(run: Run, tmp_path: Path, timed_driver: Path) -> None:
+    assert run()[0] == 0
+    text = (tmp_path / "made.json").read_text()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    command = ["sh", "-c", 'ulimit -f 0; exec "$0" -I -S net.tuning.pyz made.json', sys.executable]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"LD_LIBRARY_PATH": str(timed_driver)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "error: made.json: File too large\n")
+    assert (tmp_path / "made.json").read_text() == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

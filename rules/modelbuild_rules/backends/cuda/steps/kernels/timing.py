@@ -298,7 +298,15 @@ def tune(archive: Path, made: Path, index: int) -> None:
         first += len(choice["launches"])
         if took:
             new.append(entry(choice, took, gpu))
-    made.write_text(tuning_text([*entries, *new], package["torch"], package["triton"], package["capability"]))
+    # Beside, then renamed: a full disk must not destroy earlier measurements.
+    beside = made.with_name(f".{made.name}.{os.getpid()}")
+    try:
+        beside.write_text(tuning_text([*entries, *new], package["torch"], package["triton"], package["capability"]))
+        beside.replace(made)
+    except OSError as error:
+        raise TimingError(f"{made}: {error.strerror}") from None
+    finally:
+        beside.unlink(missing_ok=True)
     compared = [each for each in new if "by_cost" in each]
     fastest, by_cost = (sum(each[name] for each in compared) for name in ("microseconds", "by_cost"))
     print(
