@@ -12,7 +12,7 @@ from re import Match
 from typing import TYPE_CHECKING
 
 from modelbuild.api import DerivedArtifact, ErrorText
-from modelbuild_rules.backend_api.node_references import NODE, OPERATOR
+from modelbuild_rules.node_references import NODE, OPERATOR
 from modelbuild_rules.providers import ExportedMethod
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.nodes import origin
+from modelbuild_rules.node_references import node_reference
 
 _EXECUTING = re.compile(r"While executing %(?P<name>\w+) : .*?target=(?:torch\.ops\.)?(?P<op>[\w.]+)")
 """The line that torch.fx adds to an exception of a node."""

@@ -18,11 +18,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
-from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps.nodes import op_name, origin
 from modelbuild_rules.model.steps.calls.differences import equal_choices
 from modelbuild_rules.model.steps.calls.facts import comparison
 from modelbuild_rules.model.steps.calls.recorded import buffers, restore
+from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.program.steps.lowering.stack import StackBackend
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 

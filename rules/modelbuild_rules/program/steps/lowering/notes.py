@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, trains
+from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 

@@ -10,11 +10,11 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.aten import operator_names
 from modelbuild_rules.backend_api.steps.nodes import computing
 from modelbuild_rules.kernels.steps import builtin
+from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.operators.steps import custom
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume

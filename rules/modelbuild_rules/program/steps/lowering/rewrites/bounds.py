@@ -21,8 +21,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps.nodes import origin
+from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
 
 aten = torch.ops.aten

@@ -21,8 +21,8 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
-from modelbuild_rules.backend_api.node_references import node_reference
 from modelbuild_rules.backend_api.steps.nodes import origin
+from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.parts import compute
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inline, traced
