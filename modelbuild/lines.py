@@ -6,6 +6,8 @@ import re
 
 # Control characters, line separators, and lone surrogates, which represent bytes that are not UTF-8.
 _OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# And directions of text, which a path may contain.
+_ESCAPED = re.compile(f"{_OTHER.pattern}|[\u202a-\u202e\u2066-\u2069]")
 
 EXPECTED = "expected UTF-8 without control characters and line breaks"
 
@@ -17,7 +19,7 @@ def is_line(text: str) -> bool:
 
 def one_line(text: str) -> str:
     r"""Return text with control characters, line breaks and bytes that are not UTF-8 escaped: `a\nb`, `\x1b[0m`."""
-    return _OTHER.sub(lambda found: repr(found[0])[1:-1], text)
+    return _ESCAPED.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def shown(text: str, most: int = 60) -> str:

@@ -1,15 +1,16 @@
 // modelbuild-run PROGRAM.pte --input name=file.npy: runs a program on files.
 //
-// Exit codes: 0 success, 1 loading or running failed, 2 invalid inputs or command line.
+// Exit codes: 0 success, 1 loading, running or writing failed, 2 invalid inputs or command line.
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
+#include "api/one_line.hpp"
 #include "npy.hpp"
 #include "options.hpp"
+#include "outputs.hpp"
 #include "report.hpp"
 
 namespace modelbuild {
@@ -65,12 +66,6 @@ Array on_host(const Value& value) {
   Array array{value.tensor.dtype, value.tensor.shape, std::vector<char>(value.tensor.nbytes())};
   copy_to_host(value.tensor, array.data.data());
   return array;
-}
-
-std::string file_name(std::string name) {
-  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("_.+-", c) != nullptr; };
-  std::replace_if(name.begin(), name.end(), [&](unsigned char c) { return !plain(c); }, '_');
-  return name + ".npy";
 }
 
 bool callers_device(const Port& port) { return port.kind == Kind::kTensor && port.device.cuda && !port.planned; }
@@ -135,10 +130,7 @@ void profile(Program* program, const Options& options, const Call& call) {
     program->take_profile();
     for (int i = 0; i < runs; ++i) program->run(call.method->name, call.tensors, run_options(options));
   }
-  std::ofstream file(*options.profile);
-  file << program->take_profile();
-  file.close();
-  if (!file) fail(options.profile->string() + ": cannot be written: " + std::strerror(errno));
+  write_file(*options.profile, program->take_profile());
 }
 
 // The largest amount of this process's memory that was in RAM at once. Linux states it in /proc; getrusage() would
@@ -163,19 +155,47 @@ Call read_call(const CallOptions& given, const Options& options, const Descripti
   return call;
 }
 
+// Returns the files of a method's outputs in a folder. Throws Error if two outputs have one file, or an output has the
+// file of an input.
+std::vector<std::filesystem::path> output_files(const std::filesystem::path& folder, const std::vector<Value>& values,
+                                                const Options& options) {
+  std::vector<std::filesystem::path> found;
+  for (const Value& value : values) {
+    const std::filesystem::path path = folder / file_name(value.name);
+    if (std::find(found.begin(), found.end(), path) != found.end()) {
+      fail("output '" + value.name + "': another output has the same file " + path.string());
+    }
+    for (const CallOptions& call : options.calls) {
+      for (const auto& [name, file] : call.inputs) {
+        std::error_code ignored;
+        if (std::filesystem::equivalent(path, file, ignored)) {
+          fail("output '" + value.name + "': its file " + path.string() + " is that of input '" + name + "'");
+        }
+      }
+    }
+    found.push_back(path);
+  }
+  return found;
+}
+
 // Writes the outputs of a call, and adds them to the report. `number` is 0 if there is only one call.
-void report_outputs(const std::vector<Value>& values, std::optional<std::filesystem::path> folder, const Call& call,
-                    int number, Report* report) {
+void report_outputs(const std::vector<Value>& values, const Options& options, const Call& call, int number,
+                    Report* report) {
+  std::optional<std::filesystem::path> folder = options.output_dir;
   if (folder && number > 0) *folder /= std::to_string(number);
-  if (folder) std::filesystem::create_directories(*folder);
+  std::vector<std::filesystem::path> files;
+  if (folder) {
+    files = output_files(*folder, values, options);
+    std::filesystem::create_directories(*folder);
+  }
+  auto path = files.begin();
   for (const Value& value : values) {
     Array array = on_host(value);
     report->outputs.push_back({value.name, dtype_name(array.dtype), array.shape, "", number, call.method->name});
     if (!folder) continue;
     if (array.dtype == DType::kBfloat16) array = from_bfloat16(array);
-    const auto path = *folder / file_name(value.name);
-    write_npy(path, array);
-    report->outputs.back().path = path.string();
+    write_file(*path, npy(array));
+    report->outputs.back().path = (path++)->string();
   }
 }
 
@@ -202,7 +222,7 @@ Report run(const Options& options) {
     const auto started = Clock::now();
     const std::vector<Value> values = program->run(calls[i].method->name, calls[i].tensors, run_options(options));
     if (i == 0) report.first_ms = load_ms + ms_since(started);
-    report_outputs(values, options.output_dir, calls[i], number, &report);
+    report_outputs(values, options, calls[i], number, &report);
   }
   report.transfers = program->transfers();
   if (options.profile) {
@@ -216,10 +236,11 @@ Report run(const Options& options) {
 }
 
 int main_of(int count, char** arguments) {
+  prepare_streams();
   try {
     const Options options = parse_options(count, arguments);
     if (options.help) {
-      std::fputs(kUsage, stdout);
+      print(kUsage);
       return 0;
     }
     set_log(options.log);
@@ -227,17 +248,17 @@ int main_of(int count, char** arguments) {
       const LoadOptions& load = options.load;
       const Description description = describe(options.program, load.data, load.verify, load.plugin_dirs, load.keys);
       const std::vector<std::string> unmet = unmet_requirements(options.program, load);
-      std::fputs((options.json ? json(description, unmet) : text(description, unmet)).c_str(), stdout);
+      print(options.json ? json(description, unmet) : text(description, unmet));
       return 0;
     }
     const Report report = run(options);
-    std::fputs((options.json ? json(report) : text(report)).c_str(), stdout);
+    print(options.json ? json(report) : text(report));
     return 0;
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return error.kind() == Error::Kind::kInput ? 2 : 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    std::fprintf(stderr, "error: %s\n", one_line(error.what()).c_str());
     return 1;
   }
 }

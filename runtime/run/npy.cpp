@@ -176,7 +176,7 @@ Array read_npy(const std::filesystem::path& path, const Accept& accept) {
   return array;
 }
 
-void write_npy(const std::filesystem::path& path, const Array& array) {
+std::string npy(const Array& array) {
   const auto descr =
       std::find_if(kDescrs.begin(), kDescrs.end(), [&](const Descr& d) { return d.type == array.dtype; });
   std::string shape;
@@ -186,15 +186,11 @@ void write_npy(const std::filesystem::path& path, const Array& array) {
       "{'descr': '" + std::string(descr->text) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   header.append(64 - (10 + header.size() + 1) % 64, ' ');
   header += '\n';
-  std::ofstream file(path, std::ios::binary);
   const std::array<char, 4> start = {1, 0, static_cast<char>(header.size() & 0xff),
                                      static_cast<char>(header.size() >> 8)};
-  file.write(kMagic.data(), static_cast<std::streamsize>(kMagic.size()));
-  file.write(start.data(), start.size());
-  file << header;
-  file.write(array.data.data(), static_cast<std::streamsize>(array.data.size()));
-  file.close();
-  if (!file) throw Error(Error::Kind::kInput, path.string() + ": cannot be written: " + std::strerror(errno));
+  std::string content(kMagic);
+  content.append(start.data(), start.size()).append(header).append(array.data.data(), array.data.size());
+  return content;
 }
 
 Array to_bfloat16(const Array& floats) {

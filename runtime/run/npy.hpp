@@ -22,7 +22,7 @@ using Accept = std::function<void(DType dtype, const std::vector<std::int64_t>& 
 
 // Throws Error of kind kInput if the file is not a .npy of numbers, or its size does not match its header.
 Array read_npy(const std::filesystem::path& path, const Accept& accept);
-void write_npy(const std::filesystem::path& path, const Array& array);
+std::string npy(const Array& array);  // the content of a file
 
 // numpy has no bfloat16: arrays of it are float32, which represents each value exactly. Rounds to nearest, ties to
 // even.

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "api/one_line.hpp"
+
 namespace modelbuild {
 namespace {
 
@@ -34,12 +36,12 @@ Latency latency_of(std::vector<double> times, int warmup) {
 std::string text(const Report& report) {
   std::string lines;
   for (const ReportedPort& port : report.inputs) {
-    lines += "input  " + port.name + ": " + port.dtype + shape_text(port.shape) + "\n";
+    lines += "input  " + one_line(port.name) + ": " + port.dtype + shape_text(port.shape) + "\n";
   }
   for (const ReportedPort& port : report.outputs) {
     const std::string call = port.call > 0 ? " of call " + std::to_string(port.call) : "";
-    lines += "output " + port.name + call + ": " + port.dtype + shape_text(port.shape);
-    lines += port.path.empty() ? "\n" : " -> " + port.path + "\n";
+    lines += "output " + one_line(port.name) + call + ": " + port.dtype + shape_text(port.shape);
+    lines += port.path.empty() ? "\n" : " -> " + one_line(port.path) + "\n";
   }
   if (any(report.transfers)) {
     const Transfers& t = report.transfers;
@@ -93,12 +95,12 @@ std::string json(const Report& report) {
   if (const auto& graphs = report.graphs) {
     found["cuda_graphs"] = {{"recorded", graphs->recorded}, {"replayed", graphs->replayed}};
   }
-  return found.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return found.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 std::string text(const Description& program, const std::vector<std::string>& unmet) {
   std::string lines = program.text() + "\n";
-  for (const std::string& line : unmet) lines += "  this machine cannot run it: " + line + "\n";
+  for (const std::string& line : unmet) lines += "  this machine cannot run it: " + one_line(line) + "\n";
   return lines;
 }
 
@@ -106,7 +108,7 @@ std::string json(const Description& program, const std::vector<std::string>& unm
   Json found = {{"version", kVersion}};
   found.update(Json::parse(program.json()));
   found["unmet"] = unmet;
-  return found.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return found.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace modelbuild

@@ -69,3 +69,16 @@ def test_a_schema_is_read(generator: ModuleType, tmp_path: Path) -> None:
 def test_a_default_other_than_zero_is_refused(generator: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="field number has the default 3"):
         generator.read_schema(package(tmp_path, generator, "table Item { number: int = 3; }"))
+
+
+def test_the_tables_of_a_union_are_read(generator: ModuleType, tmp_path: Path) -> None:
+    """As XNNPACK's schema has them, with another table for several members and a field that is no longer used."""
+    program = """
+        union Node { Add: _Pair, Sum: _Pair, One }
+        table _Pair { input1_id: uint; input2_id: uint; output_id: uint; }
+        table One { old: [ushort] (deprecated); input_id: uint; output_id: uint; scale: float; }
+        """
+    read = generator.read_schema(package(tmp_path, generator, program))
+    assert read.members == {"Node": ["_Pair", "_Pair", "One"]}
+    assert read.numbers["Node"] == {"Add": 1, "Sum": 2, "One": 3}
+    assert list(read.tables["One"]) == ["old", "input_id", "output_id", "scale"]

@@ -168,10 +168,13 @@ def _ports(what: str, values: tuple[Value, ...], named: tuple[Named, ...] | None
         pairs = [(v, next(names) if v.kind == "tensor" else None) for v in values]  # type: ignore[misc]
     else:
         raise ProgramError(f"it names {_times(len(named), what)}, the program has {len(values)}")
-    return tuple(
+    ports = tuple(
         _port(f"{what}{i}" if declared is None else declared.name, value, declared)
         for i, (value, declared) in enumerate(pairs)
     )
+    if not all(port.name for port in ports):
+        raise ProgramError(f"an {what} has no name")
+    return ports
 
 
 def _port(name: str, value: Value, declared: Named | None) -> Port:

@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
-# Control characters, line separators, and surrogates (Python's form of bytes that are not UTF-8).
-_OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# Control characters, line separators, directions of text, and surrogates (Python's form of bytes that are not UTF-8).
+_OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class ProgramError(Exception):

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "api/one_line.hpp"
 #include "api/runtime.hpp"
 
 namespace modelbuild {
@@ -41,7 +42,7 @@ void emit(et_timestamp_t /*timestamp*/, et_pal_log_level_t pal_level, const char
   if (current_sink) {
     current_sink(level, text);
   } else {
-    std::fprintf(stderr, "%c %.*s\n", static_cast<char>(pal_level), static_cast<int>(length), message);
+    std::fprintf(stderr, "%c %s\n", static_cast<char>(pal_level), one_line(text).c_str());
   }
 }
 

@@ -59,7 +59,7 @@ std::vector<std::string> unmet(const std::filesystem::path& path, const LoadOpti
   }
   std::vector<std::string> found;
   const MappedFile file(files.content(pte));
-  for_each_blob(PteFile(file.bytes()), file.bytes(), [&](const std::string& backend, flatbuffer::Bytes blob) {
+  for_each_blob(PteFile(file.bytes()), [&](const std::string& backend, flatbuffer::Bytes blob) {
     const Requirements check = check_of(backend);
     if (check == nullptr) return;
     for (std::string& line : check(blob, program.device)) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/fail.hpp"
+#include "api/one_line.hpp"
 #include "delegates/delegate_files.hpp"
 #include "files/contents.hpp"
 #include "files/manifest.hpp"
@@ -41,7 +42,7 @@ std::string kind_name(Kind kind) {
 }
 
 // Serializes JSON whose texts come from a file and may be any bytes.
-std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', true, OrderedJson::error_handler_t::replace); }
 
 OrderedJson json(const Constant& constant) {
   return std::visit(
@@ -128,26 +129,27 @@ std::string needed_text(const NeededLibrary& library) {
 std::string origin(const Description& program) {
   std::string text;
   if (program.device) {
-    text += "\n  for " + program.device->os + " on " + program.device->arch;
+    text += "\n  for " + one_line(program.device->os + " on " + program.device->arch);
     std::string separator = " with a GPU of compute capability ";
     for (const std::string& each : program.device->compute_capabilities) {
-      text += separator + each;
+      text += separator + one_line(each);
       separator = " or ";
     }
   }
   std::string separator = "\n  made with ";
   for (const auto& [name, version] : program.versions) {
-    text += separator + name + " " + version;
+    text += separator + one_line(name + " " + version);
     separator = ", ";
   }
   std::set<std::string> needed;
   for (const Part& part : program.parts) {
-    if (part.library && needed.insert(needed_text(*part.library)).second) text += "\n  " + needed_text(*part.library);
+    if (part.library && needed.insert(needed_text(*part.library)).second)
+      text += "\n  " + one_line(needed_text(*part.library));
   }
   for (const KernelLibrary& library : program.kernels) {
-    separator = "\n  needs the kernel library " + library.name + " for ";
+    separator = "\n  needs the kernel library " + one_line(library.name) + " for ";
     for (const std::string& name : library.operators) {
-      text += separator + name;
+      text += separator + one_line(name);
       separator = ", ";
     }
   }
@@ -208,15 +210,15 @@ std::string Description::json() const {
 }
 
 std::string Description::text() const {
-  std::string text = path + ": " + grouped(bytes) + " bytes";
-  for (const auto& [file, size] : data) text += "\n  with " + file + ": " + grouped(size) + " bytes";
+  std::string text = one_line(path) + ": " + grouped(bytes) + " bytes";
+  for (const auto& [file, size] : data) text += "\n  with " + one_line(file) + ": " + grouped(size) + " bytes";
   text += origin(*this);
   for (const MethodDescription& each : methods) {
-    text += "\n  method " + each.name + ", " + grouped(each.planned_bytes) + " bytes of activations";
-    for (const Port& port : each.inputs) text += "\n    input  " + to_string(port);
-    for (const Port& port : each.outputs) text += "\n    output " + to_string(port);
+    text += "\n  method " + one_line(each.name) + ", " + grouped(each.planned_bytes) + " bytes of activations";
+    for (const Port& port : each.inputs) text += "\n    input  " + one_line(to_string(port));
+    for (const Port& port : each.outputs) text += "\n    output " + one_line(to_string(port));
     for (const DelegateInfo& d : each.delegates) {
-      text += "\n    " + d.backend + ": " + times(d.parts, "part") + ", " + grouped(d.bytes) + " bytes";
+      text += "\n    " + one_line(d.backend) + ": " + times(d.parts, "part") + ", " + grouped(d.bytes) + " bytes";
     }
     if (const Transfers& most = each.most; most != Transfers{}) {
       text += "\n    a run on host memory moves at most " + grouped(most.copied_in + most.staged_in) +
@@ -248,7 +250,8 @@ void read_file(const fs::path& path, SignedFiles* files, const char* kind, Do ac
   }
 }
 
-Description read_program(const fs::path& path, SignedFiles* files, bool verify, const PluginFolders& folders) {
+Description read_program(const fs::path& path, SignedFiles* files, bool verify, const PluginFolders& folders,
+                         ExternalReads* reads) {
   const auto on_gpu = [&, known = std::map<std::string, bool>()](const std::string& backend) mutable {
     const auto [found, added] = known.try_emplace(backend);
     if (const auto file = added ? read_delegate_file(folders, backend) : std::nullopt) found->second = file->gpu;
@@ -259,7 +262,7 @@ Description read_program(const fs::path& path, SignedFiles* files, bool verify, 
   read_file(path, files, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
     const std::string_view manifest = read_manifest(bytes, verify);
     const PteFile file(bytes);
-    check_pte(file);
+    *reads = check_pte(file);
     found = read_pte(file, on_gpu);
     signature = read_contents(manifest, &found);
   });
@@ -268,10 +271,19 @@ Description read_program(const fs::path& path, SignedFiles* files, bool verify, 
   return found;
 }
 
-void check_data(const fs::path& path, SignedFiles* files, bool verify) {
+// Removes the data that a file has from those that partitions read.
+void check_data(const fs::path& path, SignedFiles* files, bool verify, ExternalReads* reads) {
   read_file(path, files, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
     read_manifest(bytes, verify);
-    check_ptd(bytes);
+    for (const auto& [name, size] : check_ptd(bytes)) {
+      const auto read = reads->find(name);
+      if (read == reads->end()) continue;
+      if (read->second > size) {
+        throw flatbuffer::Malformed("the data '" + name + "' have " + std::to_string(size) +
+                                    " bytes; a partition reads " + std::to_string(read->second));
+      }
+      reads->erase(read);
+    }
   });
 }
 
@@ -291,13 +303,18 @@ Description describe(const fs::path& path, std::vector<fs::path> data, bool veri
 }
 
 Description describe(const fs::path& path, const LoadOptions& options, SignedFiles* files) {
-  Description found = read_program(path, files, options.verify, PluginFolders(options.plugin_dirs));
+  ExternalReads reads;
+  Description found = read_program(path, files, options.verify, PluginFolders(options.plugin_dirs), &reads);
   std::vector<fs::path> data = options.data;
   if (data.empty()) data = beside(path, found);
   for (const fs::path& each : data) {
     if (!fs::is_regular_file(each)) throw Error(Error::Kind::kProgram, each.string() + ": no such file");
-    check_data(each, files, options.verify);
+    check_data(each, files, options.verify, &reads);
     found.data.emplace_back(each.string(), fs::file_size(files->content(each)));
+  }
+  if (!reads.empty()) {
+    throw Error(Error::Kind::kProgram,
+                path.string() + ": the data '" + reads.begin()->first + "' of a partition are in no file");
   }
   if (!found.external.empty() && data.empty()) {
     throw Error(Error::Kind::kProgram, path.string() + ": " + std::to_string(found.external.size()) +

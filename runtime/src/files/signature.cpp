@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "api/fail.hpp"
 
@@ -131,6 +132,12 @@ void name_ports(const std::string& what, std::vector<Port>* ports, const std::ve
   auto name = names->begin();
   for (Port& port : *ports) {
     if (all || is_tensor(port)) narrow(&port, *name++, dynamic);
+  }
+  std::set<std::string_view> known;
+  for (const Port& port : *ports) {
+    if (port.name.empty()) throw std::invalid_argument("an " + what + " has no name");
+    if (!known.insert(port.name).second)
+      throw std::invalid_argument("two " + what + "s have the name '" + port.name + "'");
   }
 }
 

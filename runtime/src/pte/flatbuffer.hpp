@@ -18,6 +18,16 @@ struct Malformed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+[[noreturn]] inline void malformed(const std::string& message) { throw Malformed(message); }
+
+// Returns a number that must be less than a count of things.
+inline std::size_t index(std::int64_t number, std::size_t count, const char* thing) {
+  if (number < 0 || static_cast<std::uint64_t>(number) >= count) {
+    malformed(std::string("it names ") + thing + " " + std::to_string(number) + " of " + std::to_string(count));
+  }
+  return static_cast<std::size_t>(number);
+}
+
 template <typename T>
 T read(Bytes data, std::uint64_t at) {
   if (at > data.size() || data.size() - at < sizeof(T)) {
@@ -76,10 +86,12 @@ class Table {
     return {reinterpret_cast<const char*>(data().data()) + start, count};
   }
 
-  // Returns a string that will be copied, so its length is limited.
+  // Returns a string that will be copied, so its length is limited. ExecuTorch reads a name up to its first NUL, so
+  // that a name with one would be another name there.
   std::string name(int number) const {
     const std::string_view found = string(number);
     if (found.size() > kLongest) throw Malformed("a name has " + std::to_string(found.size()) + " characters");
+    if (found.find('\0') != std::string_view::npos) throw Malformed("a name contains a NUL");
     return std::string(found);
   }
 
@@ -92,6 +104,12 @@ class Table {
     std::vector<T> values(count);
     if (count != 0) std::memcpy(values.data(), data().data() + start, count * sizeof(T));
     return values;
+  }
+
+  // Returns a vector of bytes, in place.
+  Bytes bytes(int number) const {
+    const auto [start, count] = vector(number, 1);
+    return data().subspan(start, count);
   }
 
   std::vector<Table> tables(int number) const {

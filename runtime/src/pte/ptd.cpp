@@ -31,7 +31,7 @@ void check_layout(const Table& layout, std::uint64_t bytes) {
 
 }  // namespace
 
-void check_ptd(flatbuffer::Bytes file) {
+std::map<std::string, std::uint64_t> check_ptd(flatbuffer::Bytes file) {
   if (file.size() < kHeaderEnd || !begins(file, 4, "FT01") || !begins(file, 8, "FH01")) {
     throw Malformed("it does not start like a .ptd");
   }
@@ -49,13 +49,15 @@ void check_ptd(flatbuffer::Bytes file) {
       segment_sizes(root.tables(schema::PtdFlatTensor::kSegments), base, file.size());
   const std::vector<Table> named = root.tables(schema::PtdFlatTensor::kNamedData);
   if (named.empty()) throw Malformed("it lists no data");
+  std::map<std::string, std::uint64_t> found;
   for (const Table& entry : named) {
     if (!entry.has(NamedData::kKey)) throw Malformed("data have no key");
-    static_cast<void>(entry.name(NamedData::kKey));
     const auto segment = entry.scalar<std::uint32_t>(NamedData::kSegmentIndex);
     if (segment >= segments.size()) throw Malformed("segment " + std::to_string(segment) + " does not exist");
     if (entry.has(NamedData::kTensorLayout)) check_layout(entry.table(NamedData::kTensorLayout), segments[segment]);
+    found[entry.name(NamedData::kKey)] = segments[segment];
   }
+  return found;
 }
 
 }  // namespace modelbuild

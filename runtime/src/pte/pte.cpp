@@ -205,7 +205,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
 
 }  // namespace
 
-PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
+PteFile::PteFile(flatbuffer::Bytes file) : bytes_(file) {
   if (file.empty()) throw Malformed("the file is empty");
   if (file.size() < 8 || std::memcmp(file.data() + 4, "ET", 2) != 0) {
     throw Malformed("it does not start like a .pte");
@@ -225,13 +225,13 @@ PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
 Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
   const Table program = file.program();
   const std::vector<std::uint64_t> segments =
-      segment_sizes(program.tables(schema::Program::kSegments), file.base(), file.size());
+      segment_sizes(program.tables(schema::Program::kSegments), file.base(), file.bytes().size());
   std::vector<std::uint64_t> inline_blobs;
   for (const Table& blob : program.tables(schema::Program::kBackendDelegateData))
     inline_blobs.push_back(blob.length(schema::BackendDelegateInlineData::kData));
 
   Description found;
-  found.bytes = file.size();
+  found.bytes = file.bytes().size();
   std::set<std::string> external;
   for (const Table& plan : program.tables(schema::Program::kExecutionPlan)) {
     found.methods.push_back(method(plan, segments, inline_blobs, on_gpu));
@@ -247,25 +247,30 @@ Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
   return found;
 }
 
-void for_each_blob(const PteFile& file, flatbuffer::Bytes bytes,
-                   const std::function<void(const std::string& backend, flatbuffer::Bytes blob)>& act) {
+Blobs::Blobs(const PteFile& file) {
   const Table program = file.program();
   const std::vector<Table> segments = program.tables(schema::Program::kSegments);
-  const std::vector<std::uint64_t> sizes = segment_sizes(segments, file.base(), file.size());
-  const std::vector<Table> inline_blobs = program.tables(schema::Program::kBackendDelegateData);
-  for (const Table& plan : program.tables(schema::Program::kExecutionPlan)) {
-    for (const Table& delegate : plan.tables(schema::ExecutionPlan::kDelegates)) {
-      if (!delegate.has(schema::BackendDelegate::kProcessed)) continue;
-      const Table where = delegate.table(schema::BackendDelegate::kProcessed);
-      const auto index = where.scalar<std::uint32_t>(Reference::kIndex);
-      if (where.scalar<std::int8_t>(Reference::kLocation) == schema::DataLocation::kSegment) {
-        const std::uint64_t size = item(sizes, index);
-        act(delegate.name(schema::BackendDelegate::kId),
-            bytes.subspan(file.base() + segments[index].scalar<std::uint64_t>(schema::DataSegment::kOffset), size));
-      } else {
-        act(delegate.name(schema::BackendDelegate::kId),
-            item(inline_blobs, index).scalars<std::uint8_t>(schema::BackendDelegateInlineData::kData));
-      }
+  const std::vector<std::uint64_t> sizes = segment_sizes(segments, file.base(), file.bytes().size());
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const auto offset = segments[i].scalar<std::uint64_t>(schema::DataSegment::kOffset);
+    segments_.push_back(file.bytes().subspan(file.base() + offset, sizes[i]));
+  }
+  for (const Table& each : program.tables(schema::Program::kBackendDelegateData))
+    inline_.push_back(each.bytes(schema::BackendDelegateInlineData::kData));
+}
+
+flatbuffer::Bytes Blobs::of(const Table& delegate) const {
+  const Table where = delegate.table(schema::BackendDelegate::kProcessed);
+  const bool segment = where.scalar<std::int8_t>(Reference::kLocation) == schema::DataLocation::kSegment;
+  return item(segment ? segments_ : inline_, where.scalar<std::uint32_t>(Reference::kIndex));
+}
+
+void for_each_blob(const PteFile& file,
+                   const std::function<void(const std::string& backend, flatbuffer::Bytes blob)>& act) {
+  const Blobs blobs(file);
+  for (const Table& plan : file.program().tables(schema::Program::kExecutionPlan)) {
+    for (const Table& each : plan.tables(schema::ExecutionPlan::kDelegates)) {
+      if (each.has(schema::BackendDelegate::kProcessed)) act(each.name(schema::BackendDelegate::kId), blobs.of(each));
     }
   }
 }

@@ -3,31 +3,25 @@
 #include <algorithm>
 #include <string>
 
+#include "method/dtype.hpp"
+#include "pte/chains.hpp"
 #include "pte/pte.hpp"
 #include "pte/schema.hpp"
 #include "pte/segments.hpp"
+#include "pte/xnnpack_check.hpp"
 
 namespace modelbuild {
 namespace {
 
-using flatbuffer::Malformed;
+using flatbuffer::index;
+using flatbuffer::malformed;
 using flatbuffer::Table;
 using Kinds = schema::KernelTypes;
-using Calls = schema::InstructionArguments;
 using Plan = schema::ExecutionPlan;
-
-[[noreturn]] void malformed(const std::string& message) { throw Malformed(message); }
 
 std::vector<Table> tables(const Table& owner, int field, const char* name) {
   if (!owner.has(field)) malformed(std::string("it lacks its ") + name);
   return owner.tables(field);
-}
-
-std::size_t index(std::int64_t number, std::size_t count, const char* what) {
-  if (number < 0 || static_cast<std::uint64_t>(number) >= count) {
-    malformed(std::string("it names ") + what + " " + std::to_string(number) + " of " + std::to_string(count));
-  }
-  return static_cast<std::size_t>(number);
 }
 
 // Returns, for constants or the initial state of buffers, the bytes from the start of each item to its segment's end.
@@ -45,9 +39,13 @@ struct Data {
   std::vector<std::uint64_t> blobs;  // of delegates, inside the flatbuffer
   std::vector<std::uint64_t> constants;
   std::vector<std::vector<std::uint64_t>> buffers;
+  Blobs blobs_of;
+  std::map<std::string, std::uint64_t> named;  // the segment of each key
+  mutable ExternalReads external;
 
   Data(const Table& program, const PteFile& file)
-      : segments(segment_sizes(program.tables(schema::Program::kSegments), file.base(), file.size())) {
+      : segments(segment_sizes(program.tables(schema::Program::kSegments), file.base(), file.bytes().size())),
+        blobs_of(file) {
     for (const Table& each : program.tables(schema::Program::kBackendDelegateData)) {
       blobs.push_back(each.length(schema::BackendDelegateInlineData::kData));
     }
@@ -62,6 +60,23 @@ struct Data {
     }
     for (const Table& each : program.tables(schema::Program::kMutableDataSegments))
       buffers.push_back(rooms(each, segments));
+    for (const Table& entry : program.tables(schema::Program::kNamedData)) {
+      const std::string key = entry.name(schema::NamedData::kKey);
+      if (key.empty()) malformed("data have no key");
+      const auto segment = entry.scalar<std::uint32_t>(schema::NamedData::kSegmentIndex);
+      named[key] = segments[index(segment, segments.size(), "segment")];
+    }
+  }
+
+  // A program's own data are found before a .ptd's of that name.
+  void read_named(const std::string& name, std::uint64_t bytes) const {
+    const auto own = named.find(name);
+    if (own == named.end()) {
+      external[name] = std::max(external[name], bytes);
+    } else if (bytes > own->second) {
+      malformed("the data '" + name + "' have " + std::to_string(own->second) + " bytes; a partition reads " +
+                std::to_string(bytes));
+    }
   }
 };
 
@@ -85,20 +100,19 @@ class PlanCheck {
       if (each.scalar<std::int8_t>(schema::NonConstBufferDevice::kDeviceIndex) < 0)
         malformed("its plan of memory names a negative device");
     }
-    given_.resize(values_.size(), false);
+    planned_.resize(values_.size());
   }
 
   void check() {
     for (const std::int32_t number : plan_.scalars<std::int32_t>(Plan::kInputs)) check_input(number);
-    for (const std::int32_t number : plan_.scalars<std::int32_t>(Plan::kOutputs)) given_[value(number)] = true;
-    for (const Table& each : values_) check_value(each);
+    for (const std::int32_t number : plan_.scalars<std::int32_t>(Plan::kOutputs)) planned_[value(number)].given = true;
+    for (std::size_t i = 0; i < values_.size(); ++i) check_value(values_[i], &planned_[i]);
     for (const Table& each : plan_.tables(Plan::kDelegates)) check_delegate(each);
-    operators_ = plan_.tables(Plan::kOperators).size();
     for (const Table& each : plan_.tables(Plan::kOperators)) {
       if (each.name(schema::Operator::kName).empty()) malformed("an operator has no name");
     }
-    delegates_ = plan_.length(Plan::kDelegates);
-    for (const Table& chain : tables(plan_, Plan::kChains, "instructions")) check_chain(chain);
+    tables(plan_, Plan::kChains, "instructions");
+    check_partitions(check_chains(plan_, &planned_));
   }
 
  private:
@@ -108,7 +122,7 @@ class PlanCheck {
   // ExecuTorch copies inputs to the program's memory for them.
   void check_input(std::int32_t number) {
     const std::size_t at = value(number);
-    given_[at] = true;
+    planned_[at].given = true;
     if (kind(at) != Kinds::kTensor || !values_[at].has(schema::EValue::kVal)) return;
     const Table tensor = values_[at].table(schema::EValue::kVal);
     const bool planned = tensor.has(schema::Tensor::kAllocationInfo);
@@ -122,30 +136,34 @@ class PlanCheck {
                schema::TensorDataLocation::kExternal;
   }
 
-  void check_value(const Table& value) {
+  void check_value(const Table& value, PlanValue* planned) {
     const auto type = value.scalar<std::uint8_t>(schema::EValue::kValType);
+    planned->kind = type;
     if (type < Kinds::kNull || type > Kinds::kOptionalTensorList)
       malformed("a value is of the unknown kind " + std::to_string(type));
     if (type == Kinds::kNull) return;
     const Table inner = value.table(schema::EValue::kVal);
     switch (type) {
       case Kinds::kTensor:
-        return check_tensor(inner);
+        return check_tensor(inner, planned);
       case Kinds::kString:
         return check_not_empty(inner.has(schema::String::kStringVal));
       case Kinds::kDoubleList:
         return check_not_empty(inner.has(schema::DoubleList::kItems));
       case Kinds::kBoolList:
         return check_not_empty(inner.has(schema::BoolList::kItems));
+      case Kinds::kInt:
+        planned->number = inner.scalar<std::int64_t>(schema::Int::kIntVal);
+        return;
       case Kinds::kIntList:
-        return check_items(inner.scalars<std::int64_t>(schema::IntList::kItems), inner.has(schema::IntList::kItems),
-                           Kinds::kInt, false);
+        planned->ints = inner.scalars<std::int64_t>(schema::IntList::kItems);
+        return check_items(planned->ints, inner.has(schema::IntList::kItems), Kinds::kInt, false);
       case Kinds::kTensorList:
-        return check_items(inner.scalars<std::int32_t>(schema::TensorList::kItems),
-                           inner.has(schema::TensorList::kItems), Kinds::kTensor, false);
+        planned->items = inner.scalars<std::int32_t>(schema::TensorList::kItems);
+        return check_items(planned->items, inner.has(schema::TensorList::kItems), Kinds::kTensor, false);
       case Kinds::kOptionalTensorList:
-        return check_items(inner.scalars<std::int32_t>(schema::OptionalTensorList::kItems),
-                           inner.has(schema::OptionalTensorList::kItems), Kinds::kTensor, true);
+        planned->items = inner.scalars<std::int32_t>(schema::OptionalTensorList::kItems);
+        return check_items(planned->items, inner.has(schema::OptionalTensorList::kItems), Kinds::kTensor, true);
       default:
         return;
     }
@@ -165,17 +183,22 @@ class PlanCheck {
     }
   }
 
-  void check_tensor(const Table& tensor) const {
+  void check_tensor(const Table& tensor, PlanValue* planned) const {
     if (!tensor.has(schema::Tensor::kSizes) || !tensor.has(schema::Tensor::kDimOrder))
       malformed("a tensor lacks its sizes");
     const TensorSize size =
         tensor_size(tensor, schema::Tensor::kScalarType, schema::Tensor::kSizes, schema::Tensor::kDimOrder);
     if (tensor.scalar<std::int32_t>(schema::Tensor::kStorageOffset) != 0)
       malformed("a tensor begins inside of its memory");
-    if (!size.bytes) return;  // of an element type that only delegates support
+    for (const std::uint8_t axis : size.dim_order)
+      planned->sizes.push_back(static_cast<std::uint32_t>(size.sizes[axis]));
     const auto number = tensor.scalar<std::uint32_t>(schema::Tensor::kDataBufferIdx);
-    if (tensor.has(schema::Tensor::kAllocationInfo))
-      check_memory(tensor.table(schema::Tensor::kAllocationInfo), *size.bytes);
+    const bool has_memory = tensor.has(schema::Tensor::kAllocationInfo);
+    planned->constant = !has_memory && (number != 0 || external(tensor));
+    planned->needs_move = !has_memory && !planned->constant && !planned->given;
+    if (!size.bytes) return;  // of an element type that only delegates support
+    planned->element = *element_size(tensor.scalar<std::int8_t>(schema::Tensor::kScalarType));
+    if (has_memory) planned->place = place(tensor.table(schema::Tensor::kAllocationInfo), *size.bytes);
     if (external(tensor)) {
       if (tensor.table(schema::Tensor::kExtraTensorInfo).name(schema::ExtraTensorInfo::kFullyQualifiedName).empty())
         malformed("a tensor outside of the program has no name");
@@ -184,7 +207,7 @@ class PlanCheck {
     }
   }
 
-  void check_memory(const Table& place, std::uint64_t bytes) const {
+  Place place(const Table& place, std::uint64_t bytes) const {
     const std::size_t memory =
         index(place.scalar<std::uint32_t>(schema::AllocationDetails::kMemoryId), memory_.size(), "memory");
     const std::uint64_t offset =
@@ -193,6 +216,7 @@ class PlanCheck {
     const auto size = static_cast<std::uint64_t>(memory_[memory]);
     if (memory == 0 || offset > size || bytes > size - offset)
       malformed("a tensor does not lie in the memory planned for it");
+    return {true, static_cast<std::uint32_t>(memory), offset, offset + bytes};
   }
 
   std::uint64_t room(const Table& tensor, std::uint32_t number) const {
@@ -220,60 +244,23 @@ class PlanCheck {
     }
   }
 
-  void check_chain(const Table& chain) {
-    const std::vector<Table> instructions = tables(chain, schema::Chain::kInstructions, "instructions");
-    // The destination of a move in control flow has no earlier memory.
-    for (const Table& each : instructions) {
-      if (each.scalar<std::uint8_t>(schema::Instruction::kInstrArgsType) == Calls::kMoveCall) {
-        given_[value(each.table(schema::Instruction::kInstrArgs).scalar<std::int32_t>(schema::MoveCall::kMoveTo))] =
-            true;
+  DelegateArgument argument(std::int32_t number) const {
+    const PlanValue& value = planned_[static_cast<std::size_t>(number)];
+    return {value.kind == Kinds::kTensor, value.constant, value.element, value.sizes};
+  }
+
+  // Delegates of modelbuild check their blobs themselves.
+  void check_partitions(const DelegateCalls& calls) const {
+    const std::vector<Table> delegates = plan_.tables(Plan::kDelegates);
+    for (const auto& [number, each] : calls) {
+      if (delegates[number].name(schema::BackendDelegate::kId) != "XnnpackBackend") continue;
+      std::vector<std::vector<DelegateArgument>> arguments;
+      for (const std::vector<std::int32_t>& values : each) {
+        std::vector<DelegateArgument>& added = arguments.emplace_back();
+        for (const std::int32_t value : values) added.push_back(argument(value));
       }
-    }
-    for (const Table& each : instructions) {
-      check_call(each.scalar<std::uint8_t>(schema::Instruction::kInstrArgsType),
-                 each.table(schema::Instruction::kInstrArgs), instructions.size());
-    }
-  }
-
-  void check_call(std::uint8_t type, const Table& call, std::size_t instructions) const {
-    switch (type) {
-      case Calls::kKernelCall:
-        index(call.scalar<std::int32_t>(schema::KernelCall::kOpIndex), operators_, "operator");
-        return check_arguments(call, schema::KernelCall::kArgs);
-      case Calls::kDelegateCall:
-        index(call.scalar<std::int32_t>(schema::DelegateCall::kDelegateIndex), delegates_, "delegate");
-        return check_arguments(call, schema::DelegateCall::kArgs);
-      case Calls::kMoveCall:
-        value(call.scalar<std::int32_t>(schema::MoveCall::kMoveFrom));
-        return;  // the other one is checked already
-      case Calls::kJumpFalseCall:
-        value(call.scalar<std::int32_t>(schema::JumpFalseCall::kCondValueIndex));
-        // A jump to the end of the instructions is valid.
-        index(call.scalar<std::int32_t>(schema::JumpFalseCall::kDestinationInstruction), instructions + 1,
-              "instruction");
-        return;
-      case Calls::kFreeCall:
-        if (kind(value(call.scalar<std::int32_t>(schema::FreeCall::kValueIndex))) != Kinds::kTensor)
-          malformed("a freed value is not a tensor");
-        return;
-      default:
-        malformed("an instruction is of the unknown kind " + std::to_string(type));
-    }
-  }
-
-  void check_arguments(const Table& call, int arguments) const {
-    if (!call.has(arguments)) malformed("a call has no arguments");
-    for (const std::int32_t argument : call.scalars<std::int32_t>(arguments)) check_argument(value(argument));
-  }
-
-  void check_argument(std::size_t number) const {
-    if (kind(number) != Kinds::kTensor || given_[number]) return;
-    const Table tensor = values_[number].table(schema::EValue::kVal);
-    const bool unbounded =
-        tensor.scalar<std::int8_t>(schema::Tensor::kShapeDynamism) == schema::TensorShapeDynamism::kDynamicUnbound;
-    if (!unbounded && !tensor.has(schema::Tensor::kAllocationInfo) &&
-        tensor.scalar<std::uint32_t>(schema::Tensor::kDataBufferIdx) == 0 && !external(tensor)) {
-      malformed("a tensor has no memory, and is no input or output");
+      check_xnnpack(data_.blobs_of.of(delegates[number]), arguments,
+                    [this](const std::string& name, std::uint64_t bytes) { data_.read_named(name, bytes); });
     }
   }
 
@@ -281,23 +268,18 @@ class PlanCheck {
   const Data& data_;
   std::vector<Table> values_;
   std::vector<std::int64_t> memory_;  // the bytes of each planned buffer; index 0 is no buffer
-  std::vector<bool> given_;           // values whose memory is not planned
-  std::size_t operators_ = 0;
-  std::size_t delegates_ = 0;
+  std::vector<PlanValue> planned_;
 };
 
 }  // namespace
 
-void check_pte(const PteFile& file) {
+ExternalReads check_pte(const PteFile& file) {
   const Table program = file.program();
   const Data data(program, file);
   const std::vector<Table> methods = tables(program, schema::Program::kExecutionPlan, "methods");
   if (methods.empty()) malformed("it has no methods");
   for (const Table& each : methods) PlanCheck(each, data).check();
-  for (const Table& entry : program.tables(schema::Program::kNamedData)) {
-    if (entry.name(schema::NamedData::kKey).empty()) malformed("data have no key");
-    index(entry.scalar<std::uint32_t>(schema::NamedData::kSegmentIndex), data.segments.size(), "segment");
-  }
+  return data.external;
 }
 
 }  // namespace modelbuild

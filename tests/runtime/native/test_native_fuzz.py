@@ -18,6 +18,7 @@ import pytest
 
 from modelbuild.trust.signatures import SigningKey, sign
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
+from tests.runtime.native.fuzz_programs import write_programs
 from tests.trust.keys import write_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers"), pytest.mark.timeout(0)]
@@ -28,6 +29,7 @@ GIVEN = [Path(name).resolve() for name in os.environ.get("FUZZ_PROGRAMS", "").sp
 
 # How many of 100 runs each takes.
 SHARES = {"program": 20, "data": 10, "signature": 5, "npy": 10, "blob": 10, "load": 20, "trust": 5}
+SHARE_OF_RUNS = 25
 SEALED = {"xnnpack": 5, "planned TensorRT": 5, "planned CUDA": 5, "external": 5}
 
 
@@ -158,6 +160,23 @@ def test_any_bytes_are_an_error_or_read(
 ) -> None:
     runs = RUNS * SHARES[target] // 100
     assert fuzz(f"fuzz_{target}", str(runs), SEED, tmp_path / "last", *seeds[target]) == f"{runs} runs\n"
+
+
+@pytest.fixture(scope="session")
+def running(
+    samples: dict[str, Any], sealed_programs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory
+) -> list[Path]:
+    """Programs that run without more files."""
+    own = [sample.path for name, sample in samples.items() if name != "external"]
+    return [*GIVEN, *own, *sealed_programs["xnnpack"], *write_programs(tmp_path_factory.mktemp("running"))]
+
+
+def test_a_damaged_program_of_a_right_digest_is_an_error_or_runs(
+    fuzz: Callable[..., str], running: list[Path], tmp_path: Path
+) -> None:
+    """The target checks no digest: its programs are like those whose digest was written after the damage."""
+    runs = RUNS * SHARE_OF_RUNS // 100
+    assert fuzz("fuzz_run", str(runs), SEED, tmp_path / "last", *running) == f"{runs} runs\n"
 
 
 @pytest.mark.parametrize("name", SEALED)

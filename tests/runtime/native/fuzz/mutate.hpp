@@ -69,12 +69,47 @@ inline void edit(Bytes* bytes, Random* random) {
   }
 }
 
+// Changes a small number, which a format's table or list has for an index, a size, a kind or an offset, to another.
+inline void edit_number(Bytes* bytes, Random* random) {
+  constexpr std::uint32_t kSmall = 256;
+  Random& next = *random;
+  const std::size_t width = next() % 4 != 0 ? 4 : 1;
+  const auto small = [&](std::uint32_t* number) {
+    const std::size_t at = next() % (bytes->size() - width + 1) / width * width;
+    *number = 0;
+    std::memcpy(number, bytes->data() + at, width);
+    return *number < kSmall ? at : bytes->size();
+  };
+  if (bytes->size() < 4) return edit(bytes, random);
+  for (int tries = 0; tries < 64; ++tries) {
+    std::uint32_t old = 0;
+    const std::size_t at = small(&old);
+    if (at == bytes->size() || (old == 0 && next() % 4 != 0)) continue;  // most zeros are padding
+    std::uint32_t number = 0;
+    switch (next() % 4) {
+      case 0:
+        number = old + static_cast<std::uint32_t>(next() % 9) - 4;
+        break;
+      case 1:
+        number = static_cast<std::uint32_t>(next() % 16);
+        break;
+      case 2:
+        number = 0U - static_cast<std::uint32_t>(next() % 4);
+        break;
+      default:
+        small(&number);
+    }
+    return put(bytes, at, number, width);
+  }
+}
+
 // A damaged copy, which is another file than the whole one.
 inline Bytes damaged(const Bytes& whole, Random* random) {
   Bytes bytes;
+  const bool numbers = (*random)() % 2 == 0;
   do {
     bytes = whole;
-    for (std::uint64_t edits = 1 + (*random)() % 4; edits != 0; --edits) edit(&bytes, random);
+    for (std::uint64_t edits = 1 + (*random)() % 4; edits != 0; --edits) (numbers ? edit_number : edit)(&bytes, random);
   } while (bytes == whole);
   bytes.shrink_to_fit();
   return bytes;
