@@ -165,6 +165,7 @@ class Session:
         `stale`, only these targets were built. Returns the result for all targets."""
         self.seen.files.update(self.engine.sources.stamps)
         self.seen.folders.update(self.engine.sources.folders)
+        self.seen.absent.update(self.engine.sources.absent)
         reads = self.plan.reads(self.scheduler.report.keys, self.seen)
         if stale is not None:
             result = replace(result, targets=stale.merge(result.targets), actions=stale.actions(reads))
