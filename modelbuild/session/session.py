@@ -83,7 +83,7 @@ class Session:
     ) -> ExitCode:
         """Report the work that run() would do. No action runs."""
         wanted = self._wanted(targets, others)
-        dry = dry_run(self.plan.analyzer, wanted)
+        dry = dry_run(self.plan.analyzer, wanted, self.request.means.verify_sources)
         named = {target.id: (str(target.node.label), config_name(target.device)) for target in _all(targets, others)}
         cached = sum(name in dry.report.statuses for name in dry.needed)
         grows = _grows(self.plan, dry.scheduler.values.resolve, wanted)

@@ -14,10 +14,12 @@ from modelbuild.store.local import LocalStore
 
 class Sources:
     """The contents of the workspace's files, and of other files by absolute path, with the stamp of each file when it
-    was read, and of each listed folder. `absent`: see SourceTree; relative to the root."""
+    was read, and of each listed folder. `absent`: see SourceTree; relative to the root. `verify`: read all files, even
+    if their stamps are known."""
 
-    def __init__(self, root: Path, store: LocalStore) -> None:
+    def __init__(self, root: Path, store: LocalStore, verify: bool = False) -> None:
         self._root = root
+        self._verify = verify
         self._store = store
         self._known: dict[str, tuple[Path, FileEntry]] = {}
         self.stamps: dict[str, tuple[int, int, int]] = {}
@@ -31,7 +33,7 @@ class Sources:
         if known is None:
             absolute = self._root / path
             try:
-                state = self._store.files.digest(absolute)
+                state = self._store.files.digest(absolute, self._verify)
             except OSError as error:
                 raise BuildError(f"{path} can't be read: {error.strerror or error}; expected a file") from error
             self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
