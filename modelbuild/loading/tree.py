@@ -73,7 +73,9 @@ def list_folder(root: str, folder: str) -> Listing:
                     files.append(entry.name)
     except OSError as error:
         raise EnvironmentProblem(f"folder {folder!r} can't be listed: {error.strerror}") from None
-    return Listing(tuple(sorted(files)), tuple(sorted(folders)), tuple(sorted(links)), status.st_ctime_ns, status.st_ino)
+    return Listing(
+        tuple(sorted(files)), tuple(sorted(folders)), tuple(sorted(links)), status.st_ctime_ns, status.st_ino
+    )
 
 
 class SourceTree:
