@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TypeVar
 
 import modelbuild
-from modelbuild.analysis.undeclared_reads import refused_reads, watch, watch_package
+from modelbuild.analysis.undeclared_reads import UndeclaredRead, refused_reads, watch, watch_package
 from modelbuild.api.command import Command
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.probe import DeviceRuntime, Probe
@@ -161,7 +161,7 @@ def _guarded(root: Path, name: str, reference: str, where: Location | None) -> M
     try:
         with refused_reads():
             return importlib.import_module(name)
-    except LoadingError:
+    except UndeclaredRead:
         raise
     except (Exception, SystemExit) as error:
         raise _broken(root, name.partition(".")[0], reference, error, where) from error

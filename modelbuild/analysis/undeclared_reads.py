@@ -37,14 +37,18 @@ class _Expected(StrEnum):
     NETWORK = "an action with network=True"
 
 
-class UndeclaredRead(PermissionError):
+class UndeclaredRead(LoadingError):
+    """A read of a rule package, at its place."""
+
+
+class _Refused(PermissionError):
     """Raised for a read in the code that reads."""
 
 
 class _Thread(threading.local):
     """`refused`: the errors of reads that were refused in this thread; None if reads are not refused."""
 
-    refused: list[LoadingError] | None = None
+    refused: list[UndeclaredRead] | None = None
 
 
 class _Watch:
@@ -81,8 +85,8 @@ def watch_package(folder: Path) -> None:
 
 @contextmanager
 def refused_reads() -> Iterator[None]:
-    """Refuse reads in rule packages in this thread. Raises LoadingError at the place of the first read, even if the
-    code handled the refusal."""
+    """Refuse reads in rule packages in this thread. Raises UndeclaredRead for the first read, even if the code handled
+    the refusal."""
     before, _thread.refused = _thread.refused, [] if _watch.engine else None
     refused = _thread.refused
     try:
@@ -105,7 +109,7 @@ def _folders(*folders: Path) -> tuple[str, ...]:
 
 
 def _check(subject: str, expected: _Expected, path: str = "") -> None:
-    """Raise UndeclaredRead if a rule package's code reads `subject`, which may be the file or folder at `path`."""
+    """Refuse a read if a rule package's code makes it. `subject` describes the read of the file or folder at `path`."""
     refused, _thread.refused = _thread.refused, None
     try:
         frame = _reader()
@@ -115,8 +119,8 @@ def _check(subject: str, expected: _Expected, path: str = "") -> None:
             subject, expected = f"lists {_shown(path)}", _Expected.FOLDER
         where = _location(frame)
         when = "while rules are analysed, so no later build would notice a change"
-        refused.append(LoadingError(f"{subject} {when}; expected {expected}", where))
-        raise UndeclaredRead(str(refused[-1]))
+        refused.append(UndeclaredRead(f"{subject} {when}; expected {expected}", where))
+        raise _Refused(str(refused[-1]))
     finally:
         _thread.refused = refused
 

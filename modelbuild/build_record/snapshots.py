@@ -72,10 +72,13 @@ class Seen:
         return all(s is not None and s[1] + granularity(s[1]) < self.began for s in self.files.values())
 
     def has_unsafe_stamps(self, root: Path) -> bool:
-        """Return whether a file or folder is on a file system whose ctimes prove nothing."""
+        """Return whether a file or folder is on a file system whose ctimes prove nothing, or is missing by now."""
         unsafe = devices_without_ctimes()
         paths = chain(self.files, self.folders, self.python) if unsafe else ()
-        return any(os.stat(root / path).st_dev in unsafe for path in paths)
+        try:
+            return any(os.stat(os.path.join(root, path)).st_dev in unsafe for path in paths)
+        except OSError:
+            return True
 
     def merge_fresh(self, stale: StaleTargets) -> Seen:
         """Return this build's inputs and outputs, merged with the previous record's for targets that are not stale."""
