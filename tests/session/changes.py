@@ -240,21 +240,19 @@ def make_or_take_what_links_lead_to(workspace: CheckedWorkspace, dice: random.Ra
 def store_through_a_mapping(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Later stores of a mapping move no time. See CheckedWorkspace.mappings."""
     if not workspace.mappings or dice.random() < 0.3:
-        path = dice.choice(_files(workspace))
-        with path.open("r+b") as file:
-            workspace.mappings[path] = mmap.mmap(file.fileno(), 0)
-    path = dice.choice(list(workspace.mappings))
-    mapped = workspace.mappings[path]
+        file = dice.choice(_files(workspace)).open("r+b")
+        workspace.mappings.append((file, mmap.mmap(file.fileno(), 0)))
+    file, mapped = dice.choice(workspace.mappings)
     mapped[:] = _text(dice).encode().rjust(len(mapped), b"0")[-len(mapped) :]
-    return _shown(workspace, path)
+    return _shown(workspace, Path(file.name))
 
 
 def close_mappings(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Close all mappings, and move the times of their files."""
-    for path, mapped in workspace.mappings.items():
+    for file, mapped in workspace.mappings:
         mapped.close()
-        if path.is_file():
-            os.utime(path)
+        os.utime(file.fileno())
+        file.close()
     workspace.mappings.clear()
     return ""
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from tests.command_runner import MODELBUILD, Ended
 from tests.powerless import AS_USER
@@ -93,7 +94,7 @@ class CheckedWorkspace(Workspace):
         super().__init__(folder, files)
         self.modules = folder / "modules"
         self.modules.mkdir()
-        self.mappings: dict[Path, mmap.mmap] = {}
+        self.mappings: list[tuple[BinaryIO, mmap.mmap]] = []
         self.mounts: dict[Path, ExitStack] = {}
 
     def environment(self, **more: str) -> dict[str, str]:
