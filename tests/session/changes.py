@@ -266,7 +266,7 @@ def mount_something(workspace: CheckedWorkspace, dice: random.Random) -> str:
     if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
         return "nothing"
     folder.mkdir(exist_ok=True)
-    source = workspace.folder / "mounted"
+    source = workspace.folder / f"{folder.parent.name}.img"
     if dice.random() < 0.7:
         source.write_bytes(erofs_image({"x.txt": _text(dice).encode()}, LONG_AGO // 10**9))
         mount = mounted(source, folder)
