@@ -57,7 +57,7 @@ def _paths(workspace: CheckedWorkspace) -> list[Path]:
     found = []
     for package in PACKAGES:
         for top, folders, files in os.walk(workspace.root / package):
-            folders[:] = [name for name in folders if not os.path.ismount(f"{top}/{name}")]
+            folders[:] = [name for name in folders if Path(top, name) not in workspace.mounts]
             found += [Path(top, name) for name in (*folders, *files) if name != "BUILD.toml"]
     return sorted(found)
 
