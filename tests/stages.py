@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.command_runner import Running
+from tests.script_rule import install
 from tests.workspace_builder import Workspace
 
 RULE = '''
@@ -75,6 +76,9 @@ class Stages:
     def __init__(self, workspace: Workspace, folder: Path) -> None:
         self.workspace = workspace
         self.hold = folder / "hold"
+        # Actions may read folders of distributions.
+        install(folder, "hold", "1.0", {})
+        self.environment = {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
         workspace.write(
             {
                 "MODELBUILD.toml": 'rules = ["//rules"]\n',
@@ -94,8 +98,7 @@ class Stages:
         self.workspace.write({"a/BUILD.toml": text})
 
     def start(self, *arguments: str) -> Running:
-        # Actions may read the folders of libraries.
-        return self.workspace.start("build", *arguments, LD_LIBRARY_PATH=str(self.hold.parent))
+        return self.workspace.start("build", *arguments, **self.environment)
 
     def waiting(self, name: str, count: int = 1) -> list[int]:
         """Return the processes of a stage, once there are as many."""

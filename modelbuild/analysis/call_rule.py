@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Artifact, DerivedArtifact, SourceArtifact
+from modelbuild.analysis.undeclared_reads import refused_reads
 from modelbuild.api.providers import Files, Provider, TestAction
 from modelbuild.api.rule import Rule
 from modelbuild.api.rule_errors import describe_error
@@ -30,7 +31,8 @@ def call_rule(
     unchanged.
     """
     try:
-        providers = _checked(rule.implementation(context), check)
+        with refused_reads():
+            providers = _checked(rule.implementation(context), check)
     except LoadingError as error:
         raise error if error.location else LoadingError(error.message, at()) from None
     except ModelbuildError:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TypeVar
 
 import modelbuild
+from modelbuild.analysis.undeclared_reads import UndeclaredRead, refused_reads, watch, watch_package
 from modelbuild.api.command import Command
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.probe import DeviceRuntime, Probe
@@ -61,8 +62,8 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
     """Import the built-in rule package and the referenced packages, and collect the rules and extensions in their
     modules.
 
-    Raises LoadingError for a package that is missing or fails to import, and for a rule or extension with the name of
-    another package's.
+    Raises LoadingError for a package that is missing, fails to import or reads something, and for a rule or extension
+    with the name of another package's.
     """
     by_name: dict[str, Rule] = {}
     extensions: dict[str, dict[str, Extension]] = {}
@@ -73,7 +74,11 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
     for reference in dict.fromkeys([BUILT_IN, *references]):
         where = (locate or {}).get(reference)
         package = _import(root, reference, where)
-        packages[package.__name__] = Path(str(package.__file__)).parent
+        packages[package.__name__] = folder = Path(str(package.__file__)).parent
+        if reference != BUILT_IN:
+            watch_package(folder)
+        elif len({BUILT_IN, *references}) > 1:
+            watch(root, (folder, *filter(None, [_library()])))
         for module in _modules(root, package, reference, where):
             for value in vars(module).values():
                 if isinstance(value, Extension) and value.package == package.__name__:
@@ -86,14 +91,20 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                     _add(runtimes, value, "runtime", reference, where)
                 elif isinstance(value, Command) and value.package == package.__name__:
                     _add(commands, value, "command", reference, where)
-    library = importlib.util.find_spec(LIBRARY)
-    copy = Path(modelbuild.__file__).parent / "library" / LIBRARY  # in modelbuild's wheel (protos/generate.py)
-    if library is not None and library.origin is not None:
-        packages[LIBRARY] = Path(library.origin).parent
-    elif copy.is_dir():
-        packages[LIBRARY] = copy
+    library = _library()
+    if library is not None:
+        packages[LIBRARY] = library
     rules = {name: replace(each, attrs=extended(each.attrs, extensions)) for name, each in by_name.items()}
     return Rules(rules, packages, extensions, tuple(probes.values()), tuple(runtimes.values()), commands)
+
+
+def _library() -> Path | None:
+    """Return the folder of modelbuild-runtime's package; None if it is missing."""
+    installed = importlib.util.find_spec(LIBRARY)
+    if installed is not None and installed.origin is not None:
+        return Path(installed.origin).parent
+    copy = Path(modelbuild.__file__).parent / "library" / LIBRARY  # in modelbuild's wheel (protos/generate.py)
+    return copy if copy.is_dir() else None
 
 
 def _add(known: dict[str, T], found: T, kind: str, reference: str, where: Location | None) -> None:
@@ -148,7 +159,10 @@ def _modules(root: Path, package: ModuleType, reference: str, where: Location | 
 
 def _guarded(root: Path, name: str, reference: str, where: Location | None) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with refused_reads():
+            return importlib.import_module(name)
+    except UndeclaredRead:
+        raise
     except (Exception, SystemExit) as error:
         raise _broken(root, name.partition(".")[0], reference, error, where) from error
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from modelbuild.analysis.undeclared_reads import UndeclaredRead, refused_reads
 from modelbuild.api.attrs import Attrs, Path
 from modelbuild.errors import LoadingError, Location, did_you_mean
 from modelbuild.workspace.workspace import BUILT_IN
@@ -40,7 +41,10 @@ def validate(
             f"attribute '{_dotted(path)}': dates, times, inf and nan are not attribute values", locate(path)
         ) from None
     try:
-        return schema.model_validate_json(text)
+        with refused_reads():
+            return schema.model_validate_json(text)
+    except UndeclaredRead:
+        raise
     except ValidationError as error:
         details, path = _choose_error([(each, _path(raw, each)) for each in error.errors(include_url=False)], locate)
         raise LoadingError(_line(rule, name, schema, details, path), locate(path)) from None

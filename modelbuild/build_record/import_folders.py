@@ -1,11 +1,13 @@
-"""Stamps of the folders that Python imports from, which change when a package is installed or upgraded."""
+"""Stamps of the folders that Python imports from, which change when a package is installed or upgraded, and the files
+of imported modules."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Iterable, Iterator
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
@@ -33,6 +35,18 @@ def folders_of(package: Path) -> list[str]:
         below[:] = _chosen(below)
         found.append(folder)
     return found
+
+
+def imported_files() -> Iterator[str]:
+    """Yield the files of all imported modules, or the archives that contain them, except Python's own modules."""
+    own = f"{sysconfig.get_path('stdlib')}/"
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(path, str) and not (path.startswith(own) and "-packages/" not in path):
+            while not os.path.exists(path) and path != os.path.dirname(path):
+                path = os.path.dirname(path)
+            if os.path.isfile(path):
+                yield path
 
 
 def importable(folders: Iterable[str]) -> dict[str, Importable]:

@@ -10,13 +10,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from modelbuild import __version__
 from modelbuild.build_record.import_folders import Importable, import_path, importable
 from modelbuild.build_record.record import Listed, Record, Stamps, Surroundings, write_record
-from modelbuild.build_record.stale_targets import BuiltTarget, StaleTargets, above
+from modelbuild.build_record.stale_targets import BuiltTarget, StaleTargets, above, find_stale
 from modelbuild.build_record.target_reads import TargetReads, merge_reads, write_reads
+from modelbuild.store.file_systems import devices_without_ctimes
 from modelbuild.store.files import make_folder
 from modelbuild.times import granularity, settled
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
@@ -69,6 +71,15 @@ class Seen:
         """Return whether every file was older than the clock's granularity when the build began (see granularity)."""
         return all(s is not None and s[1] + granularity(s[1]) < self.began for s in self.files.values())
 
+    def has_unsafe_stamps(self, root: Path) -> bool:
+        """Return whether a file or folder is on a file system whose ctimes prove nothing, or is missing by now."""
+        unsafe = devices_without_ctimes()
+        paths = chain(self.files, self.folders, self.python) if unsafe else ()
+        try:
+            return any(os.stat(os.path.join(root, path)).st_dev in unsafe for path in paths)
+        except OSError:
+            return True
+
     def merge_fresh(self, stale: StaleTargets) -> Seen:
         """Return this build's inputs and outputs, merged with the previous record's for targets that are not stale."""
         before, around = stale.record, stale.record.surroundings
@@ -114,15 +125,18 @@ class Snapshot:
         reads: TargetReads,
         stale: StaleTargets | None = None,
     ) -> None:
-        """Save a build's record. Not saved if a file changed within the clock's granularity, or if the output tree is
-        read-only or being removed; an older record is only valid if nothing changed since. With `stale`, only these
-        targets were built, and the previous record describes all other targets."""
+        """Save a build's record. Not saved if a file changed within the clock's granularity, if a file system has no
+        ctimes, or if the output tree is read-only or being removed; an older record is only valid if nothing changed
+        since. With `stale`, only these targets were built, and the previous record describes all other targets."""
         if not seen.settled():
             self.forget()
             return
         if stale is not None:
             seen = seen.merge_fresh(stale)
             reads = merge_reads(stale.reads, reads, stale.labels)
+        if seen.has_unsafe_stamps(self._output.parent):
+            self.forget()
+            return
         record = Record(
             files=_stamps({path: stamp for path, stamp in seen.files.items() if stamp is not None}, 3),
             outputs=_stamps(seen.outputs, 4),
@@ -140,6 +154,16 @@ class Snapshot:
             make_folder(self._output, self.path.parent)
             write_reads(self.path, reads, record.token)
             write_record(str(self.path), record)
+
+    def find_stale(self, root: Path, verify_sources: bool = False) -> StaleTargets | None:
+        """Return the stale targets since the last build (see stale_targets.find_stale). With `verify_sources`, delete
+        the records of all requests, because equal stamps prove nothing, and return None."""
+        if not verify_sources:
+            return find_stale(self.path, str(root))
+        with suppress(OSError):
+            for path in self.path.parent.iterdir():
+                path.unlink()
+        return None
 
     def forget(self) -> None:
         """Delete the record."""

@@ -117,7 +117,13 @@ class ForkServer:
         try:
             with theirs:
                 process = subprocess.Popen(
-                    [self.program, "-P", fork_server.__file__, str(theirs.fileno())],
+                    [
+                        self.program,
+                        *environment.PYTHON_OPTIONS,
+                        fork_server.__file__,
+                        str(theirs.fileno()),
+                        self._prefix,
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,

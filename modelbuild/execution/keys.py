@@ -15,7 +15,7 @@ from modelbuild.paths import LOCAL
 from modelbuild.store.digests import value_digest
 
 # Version of the environment of steps, and of the format of this material.
-FORMAT = 2
+FORMAT = 3
 NO_DEVICE: Mapping[str, str] = MappingProxyType({})
 
 

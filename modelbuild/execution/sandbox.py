@@ -40,7 +40,7 @@ class Sandbox:
         # Folders for inputs, relative to the folder ('' is itself), and the mode of each at creation.
         self._folders: set[str] = set()
         self._mode = 0
-        self._laid_out: dict[str, tuple[int, int]] = {}
+        self._laid_out: dict[str, tuple[tuple[int, int], FileEntry]] = {}
 
     def lay_out(self, action: Action, inputs: tuple[StagedInput, ...], store: Store) -> None:
         """Lay out inputs, and make folders for outputs.
@@ -66,17 +66,20 @@ class Sandbox:
             if not self._bring(item, Path(target), store):
                 shown = item.path.removeprefix(f"{LOCAL}/")
                 raise SandboxProblem(f"{shown} changed during the build; build again")
-            below = [f"/{path}" for path, _ in item.value.files] if isinstance(item.value, Tree) else [""]
-            self._laid_out.update((path, _stamp(path)) for path in (f"{target}{name}" for name in below))
+            files = item.value.files if isinstance(item.value, Tree) else (("", item.value),)
+            laid_out = ((f"{target}/{name}" if name else target, entry) for name, entry in files)
+            self._laid_out.update((path, (_stamp(path), entry)) for path, entry in laid_out)
         for output in action.outputs:
             path = f"{self.outputs}/{output.path}"
             _make_folders(path if output.kind == "tree" else os.path.dirname(path), made)
 
     def is_whole(self) -> bool:
-        """Return whether all laid out files are unchanged. A step cannot change them, but other programs may remove
-        them, or write to a blob that is an input."""
+        """Return whether the bytes of all laid out files are unchanged. A step can change only their times, and so does
+        a check of the cache with the blob that is an input. Other programs may remove files, or write to a blob."""
         try:
-            return self.home.is_dir() and all(_stamp(path) == stamp for path, stamp in self._laid_out.items())
+            return self.home.is_dir() and all(
+                _stamp(path) == stamp or _has_bytes(path, entry) for path, (stamp, entry) in self._laid_out.items()
+            )
         except OSError:
             return False
 
@@ -174,6 +177,11 @@ class Sandbox:
 def _stamp(path: str) -> tuple[int, int]:
     status = os.lstat(path)
     return status.st_size, status.st_mtime_ns
+
+
+def _has_bytes(path: str, entry: FileEntry) -> bool:
+    with files.open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == entry.digest.hash
 
 
 def _check_paths(action: Action, inputs: tuple[StagedInput, ...]) -> None:

@@ -33,7 +33,7 @@ class FolderStamp(NamedTuple):
 class Listing(NamedTuple):
     """The names in a folder, sorted: regular files (or links to them), and folders (no links). `links` are the links
     among the files, and links to anything except a regular file: a link's destination can change without the folder's
-    ctime."""
+    ctime. So a new link is another listing, even one that leads nowhere yet."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
@@ -48,7 +48,7 @@ class Listing(NamedTuple):
         return not BOUNDARIES.isdisjoint(self.files)
 
     def stamp(self) -> FolderStamp:
-        names = os.fsencode("\0".join((*self.files, "", *self.folders)))
+        names = os.fsencode("\0".join((*self.files, "", *self.folders, "", *self.links)))
         return FolderStamp(self.ctime_ns, self.inode, hashlib.sha256(names).hexdigest())
 
 
@@ -73,7 +73,9 @@ def list_folder(root: str, folder: str) -> Listing:
                     files.append(entry.name)
     except OSError as error:
         raise EnvironmentProblem(f"folder {folder!r} can't be listed: {error.strerror}") from None
-    return Listing(tuple(sorted(files)), tuple(sorted(folders)), tuple(links), status.st_ctime_ns, status.st_ino)
+    return Listing(
+        tuple(sorted(files)), tuple(sorted(folders)), tuple(sorted(links)), status.st_ctime_ns, status.st_ino
+    )
 
 
 class SourceTree:

@@ -15,6 +15,7 @@ from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Action, Artifact, Expansion, SourceArtifact
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import load_rules
+from modelbuild.analysis.undeclared_reads import refused_reads
 from modelbuild.api.context import Expander
 from modelbuild.api.providers import Provider
 from modelbuild.labels import Label
@@ -60,7 +61,10 @@ class AnalysedTarget:
         Return the artifact of each promise. Raises KeyError if the target has no expansion of this name."""
         expansion = self._graph.nodes[f"{self.id}#{name}"]
         assert isinstance(expansion, Expansion)
-        return expansion.then(Expander(self._graph, expansion.owner, expansion.room, expansion.toolchain), *contents)
+        with refused_reads():
+            return expansion.then(
+                Expander(self._graph, expansion.owner, expansion.room, expansion.toolchain), *contents
+            )
 
 
 class RuleRunner:

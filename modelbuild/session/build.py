@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from modelbuild.build_record.snapshots import Seen, Snapshot
-from modelbuild.build_record.stale_targets import find_stale
 from modelbuild.errors import ExitCode
 from modelbuild.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.session.request import Request
@@ -33,7 +32,7 @@ def build(
     """
     seen = begin(workspace)
     snapshot = Snapshot.of(workspace, request.identity())
-    stale = find_stale(snapshot.path, str(workspace.root))
+    stale = snapshot.find_stale(workspace.root, request.means.verify_sources)
     if stale is not None and not stale.labels:
         for target in stale.fresh:
             reporter.emit(TargetBuilt(target.label, target.config, target.outputs))

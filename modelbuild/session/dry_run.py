@@ -48,12 +48,12 @@ class _Silent:
         """Do nothing."""
 
 
-def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
+def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact], verify_sources: bool = False) -> DryRun:
     """Look up the actions that artifacts depend on, in the local cache. Adds the actions of cached expansions to the
-    analyzer's graph."""
+    analyzer's graph. `verify_sources`: see Means."""
     workspace = analyzer.loader.workspace
     with open_store(workspace.config.cache_dir) as store:
-        return look_up(analyzer, wanted, store, Sources(workspace.root, store))
+        return look_up(analyzer, wanted, store, Sources(workspace.root, store, verify_sources))
 
 
 def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, sources: Sources) -> DryRun:

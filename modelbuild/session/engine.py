@@ -84,7 +84,7 @@ def open_engine(
 
             check_there(python)
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
-        code, sources = StepCode(roots), Sources(workspace.root, local)
+        code, sources = StepCode(roots), Sources(workspace.root, local, means.verify_sources)
         here = LocalExecutor(workspace.root, store, local.scratch, packages, means.sandbox_debug, reporter, spare)
         inner = executing(here, means.remote, store, local, code, reporter)
         runners = [(str(label), runner) for label, runner in means.runners]

@@ -12,7 +12,7 @@ from modelbuild.actions import Artifact
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_to_build
 from modelbuild.api.providers import OutputGroups, Runnable
-from modelbuild.build_record.import_folders import folders_of, importable
+from modelbuild.build_record.import_folders import folders_of, importable, imported_files
 from modelbuild.build_record.snapshots import Seen, stamp
 from modelbuild.build_record.target_reads import TargetReads, gather_reads
 from modelbuild.errors import LoadingError, Location, UsageError, did_you_mean
@@ -24,7 +24,7 @@ from modelbuild.session.request import Request
 from modelbuild.session.result import ExpectedTarget
 from modelbuild.store.output_tree import OWN_NAMES
 from modelbuild.workspace.flags import DEFAULT_GROUP
-from modelbuild.workspace.workspace import Workspace
+from modelbuild.workspace.workspace import BUILT_IN, LIBRARY, Workspace
 
 # The configuration without a device.
 NO_DEVICE = "default"
@@ -166,6 +166,8 @@ def _collect_seen(analyzer: Analyzer, seen: Seen) -> None:
         for path in folder.rglob("*.py"):
             seen.files[str(path)] = stamp(str(path))
         seen.python.update(importable(folders_of(folder)))
+    if packages.keys() - {BUILT_IN, LIBRARY}:  # rules of others may import anything
+        seen.files.update({path: stamp(path) for path in imported_files()})
     seen.folders.update(loader.folders_listed())
     seen.present.update(loader.files_present())
     seen.absent.update(loader.files_absent())

@@ -34,6 +34,7 @@ class Flags:
     keep_going: bool | None = None
     action_timeout: str | None = None
     sandbox_debug: bool | None = None
+    verify_sources: bool | None = None
     show_outputs: str | None = None
     quiet: bool | None = None
     json: bool | None = None
@@ -71,6 +72,7 @@ class Means:
     action_timeout  seconds that an action may run; None: no limit
     toolchain       the toolchain that steps run in; None: the Python that modelbuild runs in
     for_all         whether it is also the toolchain of targets that name a toolchain
+    verify_sources  whether all sources are read, even if their times did not change
     """
 
     jobs: int = 1
@@ -81,6 +83,7 @@ class Means:
     runners: tuple[tuple[Label, DeviceRunner], ...] = ()
     toolchain: Label | None = None
     for_all: bool = False
+    verify_sources: bool = False
 
     def toolchains(self) -> Toolchains:
         """Return the toolchains of targets, before any target is analysed."""
@@ -165,6 +168,7 @@ def make_request(
             parse_runners(flags.runners, package),
             _toolchain(workspace, package, flags.toolchain),
             flags.toolchain is not None,
+            bool(flags.verify_sources),
         ),
         Display(bool(flags.quiet), bool(flags.json), flags.show_outputs or "summary"),
     )

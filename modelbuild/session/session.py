@@ -83,7 +83,7 @@ class Session:
     ) -> ExitCode:
         """Report the work that run() would do. No action runs."""
         wanted = self._wanted(targets, others)
-        dry = dry_run(self.plan.analyzer, wanted)
+        dry = dry_run(self.plan.analyzer, wanted, self.request.means.verify_sources)
         named = {target.id: (str(target.node.label), config_name(target.device)) for target in _all(targets, others)}
         cached = sum(name in dry.report.statuses for name in dry.needed)
         grows = _grows(self.plan, dry.scheduler.values.resolve, wanted)
@@ -165,6 +165,7 @@ class Session:
         `stale`, only these targets were built. Returns the result for all targets."""
         self.seen.files.update(self.engine.sources.stamps)
         self.seen.folders.update(self.engine.sources.folders)
+        self.seen.absent.update(self.engine.sources.absent)
         reads = self.plan.reads(self.scheduler.report.keys, self.seen)
         if stale is not None:
             result = replace(result, targets=stale.merge(result.targets), actions=stale.actions(reads))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,14 +14,17 @@ from modelbuild.store.local import LocalStore
 
 class Sources:
     """The contents of the workspace's files, and of other files by absolute path, with the stamp of each file when it
-    was read, and of each listed folder."""
+    was read, and of each listed folder. `absent`: see SourceTree; relative to the root. `verify`: read all files, even
+    if their stamps are known."""
 
-    def __init__(self, root: Path, store: LocalStore) -> None:
+    def __init__(self, root: Path, store: LocalStore, verify: bool = False) -> None:
         self._root = root
+        self._verify = verify
         self._store = store
         self._known: dict[str, tuple[Path, FileEntry]] = {}
         self.stamps: dict[str, tuple[int, int, int]] = {}
         self.folders: dict[str, FolderStamp] = {}
+        self.absent: set[str] = set()
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
         """Return a file's absolute path and content, read once per build, so that all actions see the same. Raises
@@ -29,7 +33,7 @@ class Sources:
         if known is None:
             absolute = self._root / path
             try:
-                state = self._store.files.digest(absolute)
+                state = self._store.files.digest(absolute, self._verify)
             except OSError as error:
                 raise BuildError(f"{path} can't be read: {error.strerror or error}; expected a file") from error
             self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
@@ -44,6 +48,8 @@ class Sources:
         """Return the names of a folder's files, and of its folders, by its absolute path."""
         found = list_folder("", folder)
         self.folders[folder] = found.stamp()
+        leading_nowhere = (f"{folder}/{name}" for name in found.links if not found.has(name))
+        self.absent.update(os.path.relpath(path, self._root) for path in leading_nowhere)
         return found.files, found.folders
 
     def keep(self, path: str) -> FileEntry:

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from binascii import crc32
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from modelbuild.actions import Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.database import Database
 from modelbuild.store.digests import FileChanged, digest_open
+from modelbuild.store.file_systems import devices_without_ctimes
 from modelbuild.times import granularity
 
 _ATTEMPTS = 3
@@ -22,8 +23,8 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """Equal stamps mean an unchanged file. ctime changes with every write, even if mtime is restored, and no program
-    can set it."""
+    """Equal stamps mean an unchanged file, except on some file systems (see file_systems.py) and after stores through a
+    mapping. ctime changes with every call that writes, even if mtime is restored, and no program can set it."""
 
     size: int
     mtime_ns: int
@@ -48,19 +49,24 @@ class FileState:
 
 
 class FileDigests:
-    """Digests by path. `clock`: nanoseconds since 1970."""
+    """Digests by path. `clock`: nanoseconds since 1970. No stamp of a file on `unsafe` devices is trusted."""
 
-    def __init__(self, database: Database, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, database: Database, clock: Callable[[], int] = time.time_ns, unsafe: Collection[int] | None = None
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._unsafe = devices_without_ctimes() if unsafe is None else unsafe
 
-    def digest(self, path: Path) -> FileState:
-        """Return the state of one file; symbolic links are followed. Raises FileNotFoundError, IsADirectoryError, and
+    def digest(self, path: Path, verify: bool = False) -> FileState:
+        """Return the state of one file; symbolic links are followed. With `verify`, it is read even if its stamp is
+        known. Raises FileNotFoundError, IsADirectoryError, and
         EnvironmentProblem for something that is neither a file nor a folder, or that keeps changing."""
         status = os.stat(path)
         _check_kind(path, status)
         name = os.fsencode(os.path.abspath(path))
-        hash_ = self._stored(name, str(_stamp(status)))
+        known = not verify and status.st_dev not in self._unsafe
+        hash_ = self._stored(name, str(_stamp(status))) if known else None
         if hash_ is not None:
             return _state(Digest(hash_, status.st_size), status)
         recorded, status, digest = self._read(path)

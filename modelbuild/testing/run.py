@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from modelbuild.build_record.snapshots import Seen, Snapshot
-from modelbuild.build_record.stale_targets import BuiltTarget, find_stale
+from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.errors import ExitCode
 from modelbuild.events import BuildFinished, Reporter, TestFinished
 from modelbuild.session.build import begin
@@ -43,8 +43,9 @@ def run_tests(
     """
     seen = seen or begin(workspace)
     snapshot = Snapshot.of(workspace, [*request.identity(), "test", asdict(options)])
-    if unchanged and not options.all_again:
-        stale = find_stale(snapshot.path, str(workspace.root))
+    verify = request.means.verify_sources
+    if verify or (unchanged and not options.all_again):
+        stale = snapshot.find_stale(workspace.root, verify)
         if stale is not None and not stale.labels:
             for ended in _passed(workspace, stale.fresh):
                 reporter.emit(ended)

@@ -80,6 +80,7 @@ BUILD_FLAGS = (
     Flag("keep-going", "switch", "Continue with unaffected actions.", short="k"),
     Flag("action-timeout", "duration", "Fail actions that run longer, such as '30 min'.", "DURATION"),
     Flag("sandbox-debug", "switch", "Keep the folders of failed actions."),
+    Flag("verify-sources", "switch", "Read all sources, even if their times did not change."),
     Flag("show-outputs", "choice", "List no target, the first 20 with their outputs, or all.", choices=SHOWN_OUTPUTS),
     Flag("remote-cache", "address", "Share results over grpc[s]://, http[s]://, s3://, gs://, az:// or file://.",
          "ADDRESS"),

@@ -23,8 +23,8 @@ _LEVELS = 100
 
 
 class Stamp(NamedTuple):
-    """Equal stamps mean that a file has not changed since it was read. The ctime moves with every change of content or
-    mode, and no program can set it back."""
+    """Equal stamps mean that a file has not changed since it was read. The ctime moves with every call that writes or
+    changes the mode, and no program can set it back."""
 
     size: int
     ctime_ns: int

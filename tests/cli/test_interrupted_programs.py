@@ -45,7 +45,7 @@ def test_an_interrupted_build_leaves_whole_programs(stages: Stages, kind: signal
     (stages.hold / third).unlink()
     for name in set(NAMES) - {*finished, third}:
         (stages.hold / name).unlink()
-    statuses = stages.workspace.build("//a/...", LD_LIBRARY_PATH=str(stages.hold.parent)).statuses
+    statuses = stages.workspace.build("//a/...", **stages.environment).statuses
     ran = {action.partition("#")[0] for action, status in statuses.items() if status == "ran"}
     (last,) = set(NAMES) - {*finished, third}
     assert ran == {f"//a:{third}2", *(f"//a:{last}{n}" for n in range(3))}

@@ -312,3 +312,13 @@ def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -
     assert ended.code == 1
     assert "lib/_sizes.py changed during the build; build again" in ended.err
     assert len(list((scripts.workspace.root / "modelbuild-out").glob("default/a/*/out.txt"))) == 1
+
+
+def test_a_file_that_a_link_in_a_package_leads_to_later(scripts: Scripts, lib: Path) -> None:
+    reads = "from pathlib import Path\nimport lib\nfound = Path(lib.__file__).parent / 'later.txt'\n"
+    scripts.workspace.write({"a/s.py": f"{reads}result = found.read_text() if found.is_file() else 'nothing'\n"})
+    (lib / "lib/later.txt").symlink_to("../text.txt")
+    assert scripts.build() == "ran nothing"
+    assert scripts.build() == "nothing"
+    write(lib, {"text.txt": "there"})
+    assert scripts.build() == "ran there"

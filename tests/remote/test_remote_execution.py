@@ -24,6 +24,7 @@ from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import UsageError
 from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.gpus import visible
+from modelbuild.execution.isolation.environment import PYTHON_OPTIONS
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.remote.execution.executor import RemoteExecutor, place_of
@@ -268,7 +269,7 @@ def worker(code: StepCode, tmp_path: Path) -> Callable[..., tuple[int, str]]:
         order = json.loads((folder / "order.json").read_text())
         order["toolchain"] |= toolchain
         (folder / "order.json").write_text(json.dumps(order))
-        command = [sys.executable, "-P", "-B", "code/modelbuild/remote/execution/worker_entry.py"]
+        command = [sys.executable, *PYTHON_OPTIONS, "-B", "code/modelbuild/remote/execution/worker_entry.py"]
         plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         ended = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False)
         assert (folder / "report").exists() == (ended.returncode != TOOLCHAIN)

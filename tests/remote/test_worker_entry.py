@@ -16,6 +16,7 @@ from modelbuild.actions import Action, Digest, Output
 from modelbuild.code.step_sources import StepCode
 from modelbuild.execution.executor import ActionRequest
 from modelbuild.execution.isolation import landlock
+from modelbuild.execution.isolation.environment import PYTHON_OPTIONS
 from modelbuild.remote.execution.remote_action import Workers, describe
 from modelbuild.remote.messages import message
 from tests.execution.isolation.conftest import WITHOUT_NAMESPACES
@@ -64,7 +65,7 @@ def run(code: StepCode, tmp_path: Path, prefix: tuple[str, ...]) -> Any:
     root = message("Action").FromString(described.blobs[described.action]).input_root_digest
     staged(described, Digest(root.hash, root.size_bytes), tmp_path / "worker")
     folder = tmp_path / "worker/action"
-    command = [*prefix, sys.executable, "-P", "-B", "code/modelbuild/remote/execution/worker_entry.py"]
+    command = [*prefix, sys.executable, *PYTHON_OPTIONS, "-B", "code/modelbuild/remote/execution/worker_entry.py"]
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False), folder
 

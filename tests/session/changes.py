@@ -3,16 +3,18 @@ description."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
 from tests.command_runner import Ended
 from tests.session.checked_workspace import RULE, STEP, CheckedWorkspace
+from tests.session.file_systems import bound, erofs_image, mounted
 
 Change: TypeAlias = Callable[[CheckedWorkspace, random.Random], str]
 
@@ -38,6 +40,7 @@ def begin(workspace: CheckedWorkspace, dice: random.Random) -> None:
             "rules/steps/__init__.py": "",
         }
     )
+    edit_a_module(workspace, dice)
     edit_rule(workspace, dice)
     edit_step(workspace, dice)
     for package in PACKAGES:
@@ -50,10 +53,11 @@ def begin(workspace: CheckedWorkspace, dice: random.Random) -> None:
 
 
 def _paths(workspace: CheckedWorkspace) -> list[Path]:
-    """Everything below the packages but BUILD files, links to folders not followed."""
+    """Everything below the packages but BUILD files and mounts, links to folders not followed."""
     found = []
     for package in PACKAGES:
         for top, folders, files in os.walk(workspace.root / package):
+            folders[:] = [name for name in folders if Path(top, name) not in workspace.mounts]
             found += [Path(top, name) for name in (*folders, *files) if name != "BUILD.toml"]
     return sorted(found)
 
@@ -233,6 +237,47 @@ def make_or_take_what_links_lead_to(workspace: CheckedWorkspace, dice: random.Ra
     return ""
 
 
+def store_through_a_mapping(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    """Later stores of a mapping move no time. See CheckedWorkspace.mappings."""
+    if not workspace.mappings or dice.random() < 0.3:
+        file = dice.choice(_files(workspace)).open("r+b")
+        workspace.mappings.append((file, mmap.mmap(file.fileno(), 0)))
+    file, mapped = dice.choice(workspace.mappings)
+    mapped[:] = _text(dice).encode().rjust(len(mapped), b"0")[-len(mapped) :]
+    return _shown(workspace, Path(file.name))
+
+
+def close_mappings(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    """Close all mappings, and move the times of their files."""
+    for file, mapped in workspace.mappings:
+        mapped.close()
+        os.utime(file.fileno())
+        file.close()
+    workspace.mappings.clear()
+    return ""
+
+
+def mount_something(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    """Mount an image, whose times are always equal, or a folder over a folder; or unmount."""
+    folder = workspace.root / dice.choice(PACKAGES) / "mounted"
+    if folder in workspace.mounts:
+        workspace.mounts.pop(folder).close()
+        return f"nothing to {_shown(workspace, folder)}"
+    if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
+        return "nothing"
+    folder.mkdir(exist_ok=True)
+    source = workspace.folder / f"{folder.parent.name}.img"
+    if dice.random() < 0.7:
+        source.write_bytes(erofs_image({"x.txt": _text(dice).encode()}, LONG_AGO // 10**9))
+        mount = mounted(source, folder)
+    else:
+        mount = bound(dice.choice([*_folders(workspace), workspace.root / dice.choice(PACKAGES)]), folder)
+    with ExitStack() as stack:
+        stack.enter_context(mount)
+        workspace.mounts[folder] = stack.pop_all()
+    return f"{source} to {_shown(workspace, folder)}"
+
+
 # -- packages and rules -----------------------------------------------------------------------------------------------
 
 
@@ -271,8 +316,9 @@ def rewrite_build_files(workspace: CheckedWorkspace, dice: random.Random) -> str
     """Write all files as they should be, regardless of changes to the files that they name."""
     for package in PACKAGES:
         for path in (workspace.root / package).rglob("BUILD.toml"):
-            path.unlink()
+            path.unlink(missing_ok=True)
         _write_package(workspace, package, dice)
+    edit_rule(workspace, dice)
     for path in _files(workspace):
         if "fail" in path.read_text():
             path.write_text(_text(dice))
@@ -333,7 +379,26 @@ def edit_step(workspace: CheckedWorkspace, dice: random.Random) -> str:
 def edit_rule(workspace: CheckedWorkspace, dice: random.Random) -> str:
     path = workspace.root / "rules/join.py"
     with _times_kept(path):
-        path.write_text(RULE.replace("ctx.attrs.prefix}", f'f"r{dice.randrange(10)} {{ctx.attrs.prefix}}"}}'))
+        prefix = f'f"r{dice.randrange(10)} {{module.VALUE}} {{ctx.attrs.prefix}}"}}'
+        path.write_text("import module\n" + RULE.replace("ctx.attrs.prefix}", prefix))
+    return ""
+
+
+def make_the_rule_read(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = workspace.root / "rules/join.py"
+    root = '__file__.rpartition("/rules/")[0]'
+    read = dice.choice([f"open({root} + '/p0/a.txt').read()", f"os.listdir({root})", "os.environ.get('HOME')"])
+    if "import os" not in path.read_text():
+        edited = path.read_text().replace("    ctx.files(", f"    {read}\n    ctx.files(")
+        path.write_text(f"import os\n{edited}")
+    return read
+
+
+def edit_a_module(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    """Of another size, because Python's own byte code is valid for a size and seconds."""
+    path = workspace.modules / "module.py"
+    size = path.stat().st_size if path.exists() else 0
+    path.write_text(f"VALUE = {dice.randrange(10)}".ljust(size, "#") + "#\n")
     return ""
 
 
@@ -417,6 +482,11 @@ CHANGES: dict[Change, int] = {
     take_a_package_away: 1,
     edit_step: 2,
     edit_rule: 2,
+    make_the_rule_read: 1,
+    edit_a_module: 2,
+    store_through_a_mapping: 3,
+    close_mappings: 1,
+    mount_something: 3,
     damage_an_output: 4,
     remove_the_outputs: 1,
     remove_the_cache: 1,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import stat
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from tests.command_runner import MODELBUILD, Ended
 from tests.powerless import AS_USER
@@ -82,6 +85,22 @@ class CheckedWorkspace(Workspace):
 
     program = (*AS_USER, *MODELBUILD)
 
+    def __init__(self, folder: Path, files: Mapping[str, str] | None = None) -> None:
+        """
+        modules   a folder on PYTHONPATH
+        mappings  files that are mapped: builds read all sources meanwhile
+        mounts    each unmounts a folder
+        """
+        super().__init__(folder, files)
+        self.modules = folder / "modules"
+        self.modules.mkdir()
+        self.mappings: list[tuple[BinaryIO, mmap.mmap]] = []
+        self.mounts: dict[Path, ExitStack] = {}
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = [str(self.modules), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return super().environment(PYTHONPATH=os.pathsep.join(path), **more)
+
     def settle(self) -> None:
         """Wait until the file system's clock distinguishes a change from all earlier ones."""
         time.sleep(0.06)
@@ -107,6 +126,7 @@ class CheckedWorkspace(Workspace):
         """Run the same build on a clone of the workspace, with an empty cache."""
         clone = CheckedWorkspace(self.folder / "clone")
         clone.copy_in(self.root)
+        shutil.copytree(self.modules, clone.modules, dirs_exist_ok=True)
         ended = clone.built(*arguments)
         shutil.rmtree(clone.folder)
         return replace(ended, err=ended.err.replace(str(clone.root), str(self.root)))

@@ -185,3 +185,16 @@ def test_times_that_are_set_back_are_looked_into_once(make_workspace: Callable[.
     record = {path: path.read_bytes() for path in (workspace.root / "modelbuild-out/.modelbuild/snapshots").iterdir()}
     assert workspace.built("//a:found").nothing_to_do
     assert all(path.read_bytes() == data for path, data in record.items())
+
+
+@pytest.mark.parametrize("target", ["../missing", "../missing folder/x"])
+def test_a_link_that_leads_nowhere_at_first_is_found_later(make_workspace: Callable[..., Any], target: str) -> None:
+    """Also if it was made after the folder was listed, when the build had nothing to do with it."""
+    workspace = make_workspace(FILES)
+    workspace.nothing_to_do("//a:found")
+    (workspace.root / "a/later.txt").symlink_to(target)
+    workspace.nothing_to_do("//a:found")
+    path = workspace.root / "a" / target
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("there")
+    assert "later.txt" in workspace.check("//a:found", "--show-outputs=all").out

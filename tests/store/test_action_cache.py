@@ -16,6 +16,7 @@ from modelbuild.errors import EnvironmentProblem
 from modelbuild.store import database as database_module
 from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.database import Database
+from modelbuild.store.ownership import claim
 from modelbuild.store.schemas import INDEX
 
 RESULT = ActionResult((("o", FileEntry(Digest("a" * 64, 1))),), seconds=1.5, max_rss=3)
@@ -280,6 +281,7 @@ def test_a_database_that_could_not_be_made_at_first(
 ) -> None:
     """A database that is locked while empty does not count as one without tables."""
     monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
+    claim(folder)
     other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     cache = open_cache()

@@ -245,3 +245,20 @@ def test_files_that_are_gone_are_forgotten(
     gone.unlink()
     digests.forget_missing()
     assert database.read("SELECT path FROM files") == [(os.fsencode(kept),)]
+
+
+def test_a_stamp_is_not_trusted_where_times_prove_nothing_or_on_request(
+    database: Database, clock: Clock, tmp_path: Path, reads: list[str]
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("1")
+    trusting, distrusting = (FileDigests(database, clock, unsafe) for unsafe in ((), (os.stat(path).st_dev,)))
+    state = trusting.digest(path)
+    for digests, verify, expected in (
+        (trusting, False, []),
+        (trusting, True, ["file"]),
+        (distrusting, False, ["file"]),
+    ):
+        reads.clear()
+        assert digests.digest(path, verify) == state
+        assert reads == expected

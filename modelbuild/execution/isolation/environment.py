@@ -10,8 +10,9 @@ from pathlib import Path
 from modelbuild.code.search_path import under
 from modelbuild.execution.isolation.kernel_choice import kernels
 
-# The machine's search paths of libraries. Not part of a key: the tools' versions identify the libraries.
-LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+# Options of a Python that runs steps. It imports neither sitecustomize nor usercustomize, reads no .pth file, and does
+# not import from the folder of its main program: no key contains these.
+PYTHON_OPTIONS = ("-P", "-s", "-S")
 
 # Variables that an action with a network keeps, to fetch with the machine's configuration: pip's settings, proxies,
 # certificates, logins for registries, and the home folder that may contain them.
@@ -56,7 +57,8 @@ def devices(gpu: bool) -> list[str]:
 def variables(
     home: Path, cpus: int, network: bool = False, gpu: bool = False, prefix: str = sys.prefix
 ) -> dict[str, str]:
-    """Return all environment variables of a step, except variables that its action adds.
+    """Return all environment variables of a step, except variables that its action adds. No key contains the machine's
+    search paths of libraries (LD_*) or Python's settings, so the step gets none.
 
     home      the action's folder for programs' own and temporary files
     cpus      number of threads of numerical libraries
@@ -76,7 +78,7 @@ def variables(
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     if not gpu:
         fixed[GPUS] = ""
-    kept = [name for name in (*LIBRARIES, *((GPUS,) if gpu else ())) if name in os.environ]
+    kept = [GPUS] if gpu and GPUS in os.environ else []
     if network:
         kept += [name for name in os.environ if name in NETWORK or name.startswith(NETWORK_PREFIXES)]
     return fixed | kernels() | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}
@@ -97,8 +99,7 @@ def readable(
     """Return real paths of the folders that every action may read: the system's, Python's (`prefixes`) and `imports`.
     If one of them contains the workspace, the files and folders next to the workspace replace it."""
     root = os.path.realpath(workspace)
-    libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
-    wanted = [*SYSTEM, *prefixes, *imports, *libraries]
+    wanted = [*SYSTEM, *prefixes, *imports]
     real = [os.path.realpath(path) for path in wanted if path and os.path.exists(path)]
     return list(dict.fromkeys(part for path in real for part in without(path, [root])))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.code.search_path import under
-from modelbuild.execution.isolation.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, without
+from modelbuild.execution.isolation.environment import DESCRIPTORS, DEVICES, SHARED_MEMORY, SYSTEM, without
 from modelbuild.execution.isolation.system_calls import (
     CLONE_FS,
     CLONE_NEWNS,
@@ -168,9 +168,8 @@ def _state(memory: int) -> tuple[int, ...]:
 def views(settings: WorkerSettings, *more: str) -> Views | None:
     """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain the
     paths in `more`. None if the kernel refuses views."""
-    libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]
     packages = settings["packages"].values()
-    names = (sys.executable, sys.prefix, sys.base_prefix, *settings["import_path"], *packages, *libraries)
+    names = (sys.executable, sys.prefix, sys.base_prefix, *settings["import_path"], *packages)
     shown = (*settings["readable"], *map(os.path.realpath, (*packages, *more)))
     scratch = os.path.realpath(settings["scratch"])
     return None if refusal(scratch, shown, names) else Views(scratch, shown, names)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, FileEntry
+from modelbuild.analysis.undeclared_reads import refused_reads
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
 from modelbuild.events import ActionStarted, CacheUsed, GraphGrew, Reporter
@@ -226,7 +227,8 @@ class Scheduler:
         from modelbuild.api.context import Expander
 
         try:
-            made = expansion.then(Expander(self.graph, expansion.owner, expansion.room, expansion.toolchain), *data)
+            with refused_reads():
+                made = expansion.then(Expander(self.graph, expansion.owner, expansion.room, expansion.toolchain), *data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it returned {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
             self._check(made.values())

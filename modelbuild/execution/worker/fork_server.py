@@ -1,8 +1,9 @@
 """The fork server: import the modules that actions need once, then fork a new child for each action.
 
-This program is started as `python -P fork_server.py FD`. It has one thread, so that forking is safe. From the socket FD
-it reads its settings, JSON preceded by its length, and then orders, one JSON object per line. The answer to an order
-describes the child's end (see order_loop.py). When the socket closes, the fork server kills all children and exits.
+This program is started as `python -P -s -S fork_server.py FD PREFIX`; PREFIX is the folder of the Python's environment.
+It has one thread, so that forking is safe. From the socket FD it reads its settings, JSON preceded by its length, and
+then orders, one JSON object per line. The answer to an order describes the child's end (see order_loop.py). When the
+socket closes, the fork server kills all children and exits.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import json
 import os
 import signal
+import site
 import socket
 import struct
 import sys
@@ -28,7 +30,10 @@ LENGTH = struct.Struct("!I")
 _HELD = 100
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, prefix: str) -> None:
+    # Normally done by `site`, which -S leaves out.
+    sys.prefix = sys.exec_prefix = prefix
+    site.setquit()
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
     finder = _package_finder(Path(__file__).parents[2])
@@ -82,4 +87,4 @@ def _settings(engine: socket.socket) -> ServerSettings | None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.code.step_sources import StepCode, changed
 from modelbuild.execution.executor import ActionRequest, step_order
+from modelbuild.execution.isolation.environment import PYTHON_OPTIONS
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.execution.toolchain_files import FOLDER, files_of
@@ -91,10 +92,9 @@ def describe(request: ActionRequest, workers: Workers) -> RemoteAction:
     files["order.json"] = FileEntry(_add(json.dumps(_order(request, sent), sort_keys=True).encode(), blobs))
     tree = Tree(tuple(sorted((f"{_WORKING}/{path}", entry) for path, entry in files.items())))
     root = keep(directory(tree, blobs), blobs)
-    options = ["-S"] if sent else []  # without the packages of the worker's Python
     command = message("Command")(
         working_directory=_WORKING,
-        arguments=[there or workers.python, *options, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
+        arguments=[there or workers.python, *PYTHON_OPTIONS, "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
         output_paths=sorted([*REPORTS, *(f"{_FOLDER}/{output.path}" for output in request.action.outputs)]),
     )
     cpus = str(request.action.resources.cpu)

@@ -1,8 +1,8 @@
 """The program on a remote worker: runs one step, confined as on the user's machine.
 
-Started as `python -P -B code/modelbuild/remote/execution/worker_entry.py` in a folder with `order.json`, the inputs in
-`root/`, and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs Python and,
-unless they are in `toolchain/`, the distributions in the order, in the same versions. Writes `report` (see
+Started as `python -P -s -S -B code/modelbuild/remote/execution/worker_entry.py` in a folder with `order.json`, the
+inputs in `root/`, and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs
+Python and, unless they are in `toolchain/`, the distributions in the order, in the same versions. Writes `report` (see
 modelbuild.execution.worker.child), `ended`, and the step's outputs. Exits with 0 if the step succeeded, 1 if it failed,
 and TOOLCHAIN if it was not run.
 """
@@ -31,7 +31,9 @@ def main() -> int:
     sys.path.insert(0, str(code))
     order: RemoteOrder = json.loads((folder / "order.json").read_text())
     if order["toolchain"]["folder"]:
-        site.addsitedir(str(folder / order["toolchain"]["folder"]))
+        sys.path.append(str(folder / order["toolchain"]["folder"]))
+    else:
+        _find_installed()
     wrong = differences(order["toolchain"])
     if wrong:
         print("; ".join(wrong), file=sys.stderr)
@@ -39,6 +41,12 @@ def main() -> int:
     ended = _fork(folder, code, order)
     (folder / "ended").write_text(json.dumps(ended))
     return 0 if ended["status"] == 0 else 1
+
+
+def _find_installed() -> None:
+    """Add the folders of installed distributions to sys.path, as `site` does, but read no .pth file in them."""
+    site.addpackage = lambda *_: None
+    site.addsitepackages(site.venv(set()) or set())
 
 
 def differences(wanted: Toolchain) -> list[str]:

@@ -52,8 +52,9 @@ def command(
 
             return in_session(workspace, request, reporter, lambda each: each.preview(each.make_plan().targets))
         result = build(workspace, request, reporter)
-    # A saved command would not notice a change of the pattern file.
-    if result.code == ExitCode.OK and not request.display.json and not recorded.wanted and not found.places:
+    # A saved command would not notice a change of the pattern file, and would not read the sources.
+    repeated = not found.places and not request.means.verify_sources
+    if result.code == ExitCode.OK and not request.display.json and not recorded.wanted and repeated:
         record = Snapshot.of(workspace, request.identity()).path
         save_command(settings.arguments, record, QUIET if request.display.quiet else show)
     return result.code
