@@ -217,6 +217,7 @@ ABOUT_TYPES = {
 ABOUT_VALUES = {
     "ABOUT": "`about.json`: an optional file of a compiled partition, a `PartitionFacts`.",
     "Filter": "A function that returns whether a node may be quantized, by its module.",
+    "OPERATOR": "The form of `operator_reference`, with the groups `index` and `op`.",
     "Operators": "A type for attributes: operators such as `aten.add.Tensor`, sorted, each once.",
     "PROCESSED": "`processed.bin`: the file of a delegate's blob in a compiled partition.",
     "QUANTIZED": "The reason for refusing an operator on quantized values.",

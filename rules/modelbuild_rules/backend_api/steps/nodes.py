@@ -8,6 +8,11 @@ from typing import Any
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.graph_module import get_control_flow_submodules
 
+# For backends, which import only backend_api.
+from modelbuild_rules.node_references import OPERATOR as OPERATOR
+from modelbuild_rules.node_references import node_reference as node_reference
+from modelbuild_rules.node_references import operator_reference as operator_reference
+
 
 def origin(node: Any) -> str | None:
     """Return the name of the exported program's node that a node was made from; None if unknown."""

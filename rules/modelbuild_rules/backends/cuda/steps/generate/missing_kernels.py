@@ -6,8 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from modelbuild_rules.backend_api.steps.nodes import computing, op_name
-from modelbuild_rules.node_references import OPERATOR, operator_reference
+from modelbuild_rules.backend_api.steps.nodes import OPERATOR, computing, op_name, operator_reference
 
 
 def mark_nodes(program: Any) -> None:

@@ -18,9 +18,8 @@ from torch.export import ExportedProgram
 
 from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.cut import large_enough, proposed
-from modelbuild_rules.backend_api.steps.nodes import origin
+from modelbuild_rules.backend_api.steps.nodes import node_reference, origin
 from modelbuild_rules.backends.cuda.steps.generate.support import DATA_DEPENDENT, LOWERED, Support
-from modelbuild_rules.node_references import node_reference
 
 _UNDECOMPOSED = frozenset({"aten.scaled_dot_product_attention.default"})
 """Operators for which executorch has a Triton kernel, or which Inductor decomposes better."""
