@@ -11,8 +11,8 @@ namespace modelbuild {
 struct DelegateArgument {
   bool tensor = false;
   bool constant = false;
-  std::uint64_t element = 0;           // bytes
-  std::vector<std::uint32_t> sizes{};  // in the order of memory
+  std::uint64_t element = 0;         // bytes
+  std::vector<std::uint32_t> sizes;  // in the order of memory
 };
 
 // Called with the name of data outside of the blob, and the bytes that the partition reads of them.
