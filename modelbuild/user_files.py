@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ from modelbuild.errors import EnvironmentProblem, UsageError
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Files of the kernel may be links to files that other programs have open, such as /dev/stdout.
 _KERNELS = ("/dev/", "/proc/")
+
+_BESIDE = ".modelbuild-"
+BESIDE = rf"^{re.escape(_BESIDE)}[0-9a-f]{{16}}$"
+"""A pattern of the names of files that replace others soon."""
 
 
 def write_file(path: Path, data: bytes | str) -> None:
@@ -94,7 +99,7 @@ def _replacing(path: Path) -> Iterator[BufferedWriter]:
             with open(path, "wb") as file:
                 yield file
             return
-        beside = f"{folder}/.modelbuild-{os.urandom(8).hex()}"
+        beside = f"{folder}/{_BESIDE}{os.urandom(8).hex()}"
         with open(beside, "xb") as file:
             try:
                 if mode is not None:

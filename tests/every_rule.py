@@ -299,6 +299,7 @@ PACKAGE: dict[str, Any] = {
             "name": "bundle",
             "program": ":program",
             "runtime": {"archive": "runtime.tar", "libraries": [_LIBRARY]},
+            "files": ["y.npy"],
             "tar": True,
             "device": ":cpu",
         },

@@ -51,8 +51,8 @@ class Stamps:
 
 
 class Surroundings:
-    """Everything that decides a build, except the contents of files. `moved`: folders' times differ from the stored
-    times.
+    """Everything that decides a build, except the contents of files. `moved`: times of folders or files differ from the
+    stored times.
 
     imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of the importable names
     folders  folders that were listed: ctime (0: compare the names), inode, a digest of the names
@@ -174,7 +174,7 @@ def up_to_date(path: str, root: str) -> Record | None:
 
 
 def keep_times(path: str, record: Record) -> None:
-    """Save changed times of folders, so that the next build need not list them."""
+    """Save changed times, so that the next build need neither list the folders nor read the files."""
     if record.surroundings.moved:
         from contextlib import suppress
 

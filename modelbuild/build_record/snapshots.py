@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from modelbuild import __version__
+from modelbuild.build_record.contents import read_contents
 from modelbuild.build_record.import_folders import Importable, import_path, importable
 from modelbuild.build_record.record import Listed, Record, Stamps, Surroundings, write_record
 from modelbuild.build_record.stale_targets import BuiltTarget, StaleTargets, above, find_stale
@@ -131,6 +132,7 @@ class Snapshot:
         if not seen.settled():
             self.forget()
             return
+        reads.contents = read_contents(str(self._output.parent), seen.files, reads.contents)
         if stale is not None:
             seen = seen.merge_fresh(stale)
             reads = merge_reads(stale.reads, reads, stale.labels)

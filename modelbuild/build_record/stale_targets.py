@@ -59,16 +59,22 @@ class StaleTargets:
 
 def find_stale(path: Path, root: str) -> StaleTargets | None:
     """Return the stale targets since the build with the record at `path`; None if all targets must be loaded and
-    analysed to find them."""
+    analysed to find them. Files with new times and equal contents are unchanged."""
     record = read_record(str(path))
     found = _changes(record, root) if record is not None else None
     if record is None or found is None:
         return None
     changed, damaged = found
+    reads = read_reads(path, record.token) if changed or damaged else TargetReads()
+    if changed and reads is not None:
+        # A build with nothing to do does not need this.
+        from modelbuild.build_record.contents import changed_contents
+
+        changed = changed_contents(root, record, reads.contents, changed)
+        record.surroundings.moved = True
     if not changed and not damaged:
         keep_times(str(path), record)
         return StaleTargets(record, TargetReads(), frozenset(), frozenset())
-    reads = read_reads(path, record.token)
     if reads is None or not changed <= {source for sources in reads.sources.values() for source in sources}:
         return None
     touched = reads.readers(changed)

@@ -1,4 +1,5 @@
-"""The files and targets that each target of a build depends on, stored next to the build's record."""
+"""The files and targets that each target of a build depends on, and the contents of these files, stored next to the
+build's record."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from modelbuild.build_record.record import read_regular, write_whole
 if TYPE_CHECKING:
     from modelbuild.analysis.analyze import Analyzer
 
-FORMAT = 5
+FORMAT = 6
 _SUM = 9  # bytes of the checksum and of the end of its line
 
 
@@ -29,11 +30,13 @@ class TargetReads:
     sources   the workspace's files that its actions read or that it provides
     needs     the labels that it depends on
     actions   number of its actions
+    contents  the contents of files in the workspace that the build read, by path instead (see contents.py)
     """
 
     sources: dict[str, list[str]] = field(default_factory=dict)
     needs: dict[str, list[str]] = field(default_factory=dict)
     actions: dict[str, int] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict)
 
     def readers(self, changed: AbstractSet[str]) -> set[str]:
         """Return the labels that depend on files with these paths."""
@@ -73,7 +76,8 @@ def merge_reads(old: TargetReads, new: TargetReads, stale: Collection[str]) -> T
     """Return the merged dependencies after targets `stale` were rebuilt. They and their dependencies were analysed
     again, but perhaps not for all earlier devices, and not all actions were required, so the old dependencies stay."""
     actions = {label: count for label, count in new.actions.items() if label in stale or label not in old.actions}
-    return TargetReads(_union(old.sources, new.sources), _union(old.needs, new.needs), old.actions | actions)
+    contents = old.contents | new.contents
+    return TargetReads(_union(old.sources, new.sources), _union(old.needs, new.needs), old.actions | actions, contents)
 
 
 def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -82,7 +86,7 @@ def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, li
 
 def write_reads(path: Path, reads: TargetReads, token: int) -> None:
     """Write next to the record at `path`, with this token. Raises OSError."""
-    data = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions]).encode()
+    data = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions, reads.contents]).encode()
     write_whole(f"{path}.reads", _checksum(data) + data)
 
 

@@ -17,6 +17,7 @@ import click
 
 from modelbuild.errors import UsageError
 from modelbuild.lines import one_line
+from modelbuild.user_files import BESIDE
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def _run_on_changes(settings: Settings, options: Iterable[object]) -> NoReturn:
     written = [settings.directory / path for path in given if isinstance(path, Path)]
     written += [Path("/proc/self/fd/1"), Path("/proc/self/fd/2")]
     ignored = [root / OUTPUT_FOLDER, load_workspace(root).config.cache_dir, *written]
-    sources = watchfiles.DefaultFilter(ignore_paths=[path.resolve() for path in ignored])
+    names = (*watchfiles.DefaultFilter.ignore_entity_patterns, BESIDE)
+    sources = watchfiles.DefaultFilter(ignore_entity_patterns=names, ignore_paths=[path.resolve() for path in ignored])
     first = True
     # The first set of changes is empty: it comes when the watcher is ready, before the first run reads a file.
     for changes in _changes(root, sources):

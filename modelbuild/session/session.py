@@ -167,6 +167,7 @@ class Session:
         self.seen.folders.update(self.engine.sources.folders)
         self.seen.absent.update(self.engine.sources.absent)
         reads = self.plan.reads(self.scheduler.report.keys, self.seen)
+        reads.contents = self.engine.sources.contents()
         if stale is not None:
             result = replace(result, targets=stale.merge(result.targets), actions=stale.actions(reads))
         snapshot.save(self.seen, result.targets, result.actions, reads, stale)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from modelbuild.actions import FileEntry
+from modelbuild.build_record.contents import content_text
 from modelbuild.errors import BuildError
 from modelbuild.loading.tree import FolderStamp, list_folder
 from modelbuild.store.local import LocalStore
@@ -43,6 +44,10 @@ class Sources:
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each file that was read, by its absolute path."""
         return {str(absolute): entry.digest.hash for absolute, entry in self._known.values()}
+
+    def contents(self) -> dict[str, str]:
+        """Return the content of each file that was read, by its path, for the build's record."""
+        return {path: content_text(e.digest.hash, e.executable) for path, (_, e) in self._known.items()}
 
     def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of a folder's files, and of its folders, by its absolute path."""

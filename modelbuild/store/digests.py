@@ -24,7 +24,7 @@ def digest_bytes(data: bytes) -> Digest:
     return Digest(hashlib.sha256(data).hexdigest(), len(data))
 
 
-def digest_file(path: Path) -> Digest:
+def digest_file(path: str | Path) -> Digest:
     """Return the digest of a file's bytes, read once. Raises OSError, and FileChanged if it is written to meanwhile."""
     with FileIO(os.fspath(path)) as file:
         return digest_open(file)

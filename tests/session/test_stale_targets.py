@@ -61,9 +61,9 @@ import sys
 from modelbuild.execution.fork_server_client import ForkServer
 started = []
 init = ForkServer.__init__
-def counted(self):
+def counted(self, *given):
     started.append(self)
-    init(self)
+    init(self, *given)
 ForkServer.__init__ = counted
 from modelbuild.cli import invoke
 code = invoke(sys.argv[1:])
