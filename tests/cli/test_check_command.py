@@ -133,3 +133,24 @@ def test_sizes_without_a_bound_hide_no_other_reason(built: Workspace) -> None:
     assert "aten.special_airy_ai.default (node aten_special_airy_ai_default at net.py:27; xnnpack: no such" in ended.err
     for line in (25, 26):
         assert f"at net.py:{line}): a size of its result depends on values and has no upper bound" in ended.err
+
+
+def test_an_operator_that_a_backend_does_not_know_has_its_line(built: Workspace) -> None:
+    model = BUILD.format("odd", "Good").replace(
+        '":stack"', '[{ type = "xnnpack", exclude_ops = ["aten.rel.default"] }]'
+    )
+    shared = """[[backend_stack]]
+name = "shared"
+backends = ["xnnpack", { type = "xnnpack", exclude_ops = ["aten.rel.default"] }]
+[[pte_program]]
+name = "second"
+model = ":odd_model"
+stack = ":shared"
+"""
+    (built.root / "places").mkdir()
+    (built.root / "places/net.py").write_text(NET)
+    (built.root / "places/BUILD.toml").write_text(f"{model}{shared}")
+    ended = built.run("build", "//places:odd", "//places:second", "-k")
+    assert ended.code == 1
+    for place in ("places/BUILD.toml:10:30", "places/BUILD.toml:13:44"):
+        assert f": {place}: attribute 'exclude_ops': XNNPACK takes no operator 'aten.rel" in ended.err

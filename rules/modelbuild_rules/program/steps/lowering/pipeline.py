@@ -23,9 +23,11 @@ from typing import Any, NamedTuple, NoReturn
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from modelbuild.step import Progress, StepError, ignore_progress
+from modelbuild_rules.backend_api.node_references import attribute_reference
 from modelbuild_rules.backend_api.steps.failure import library_failures
 from modelbuild_rules.backend_api.steps.kept_results import computed_once
 from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem
 from modelbuild_rules.operators.steps import factorization_shapes
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
@@ -231,12 +233,15 @@ class StackLowering:
         self.partitions = Partitions(self._folder, self.delegation)
         self._numbers = count(1)
         with library_failures(self.program):
-            self.partitioners = [
-                RecordingPartitioner(each, self.delegation, self._failed[each], self._progress, self._check)
-                for each in self.stack.backends
-            ]
+            self.partitioners = [self._partitioner(each) for each in self.stack.backends]
         for place, partitioner in enumerate(self.partitioners, 1):
             partitioner.following = self.partitioners[place:]
+
+    def _partitioner(self, backend: StackBackend) -> RecordingPartitioner:
+        try:
+            return RecordingPartitioner(backend, self.delegation, self._failed[backend], self._progress, self._check)
+        except AttributeProblem as problem:
+            raise StepError(f"{attribute_reference(problem.attribute, backend.number)}: {problem.problem}") from None
 
     def _lower(self) -> None:
         """Lower the program once. Raises _Again if it must be lowered again, and _Checked if sizes have no bound."""
