@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from modelbuild.actions import FileEntry
 from modelbuild.errors import BuildError
 from modelbuild.loading.tree import FolderStamp, list_folder
 from modelbuild.store.local import LocalStore
+from modelbuild.wording import size_text
+
+_LARGE = 1_000_000_000  # bytes
+_ELSEWHERE = (
+    "expected weights in 'weights' of a model, which stores each tensor once, and a file that never changes in an"
+    " http_file, outside the workspace"
+)
 
 
 class Sources:
     """The contents of the workspace's files, and of other files by absolute path, with the stamp of each file when it
     was read, and of each listed folder."""
 
-    def __init__(self, root: Path, store: LocalStore) -> None:
+    def __init__(self, root: Path, store: LocalStore, note: Callable[[str], None] = lambda text: None) -> None:
+        """`note` is called with a line for a large file that the cache did not know."""
         self._root = root
+        self._note = note
         self._store = store
         self._known: dict[str, tuple[Path, FileEntry]] = {}
         self.stamps: dict[str, tuple[int, int, int]] = {}
@@ -32,6 +42,10 @@ class Sources:
                 state = self._store.files.digest(absolute)
             except OSError as error:
                 raise BuildError(f"{path} can't be read: {error.strerror or error}; expected a file") from error
+            if state.hashed and state.stamp.size > _LARGE and not os.path.isabs(path):
+                self._note(
+                    f"{path} is a source of {size_text(state.stamp.size)}, read whole after each change; {_ELSEWHERE}"
+                )
             self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
             known = self._known[path] = (absolute, state.entry)
         return known
