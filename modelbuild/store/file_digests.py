@@ -7,7 +7,7 @@ import stat
 import time
 from binascii import crc32
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class FileState:
     digest: Digest
     executable: bool
     stamp: FileStamp
-    hashed: bool = False
+    hashed: bool = field(default=False, compare=False)
 
     @property
     def entry(self) -> FileEntry:
