@@ -9,6 +9,9 @@ _OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # And directions of text, which a path may contain.
 _ESCAPED = re.compile(f"{_OTHER.pattern}|[\u202a-\u202e\u2066-\u2069]")
 
+# ExecuTorch's libraries print such lines about the processor on stderr, for any program.
+NOISE = "[cpuinfo_utils.cpp:"
+
 EXPECTED = "expected UTF-8 without control characters and line breaks"
 
 
@@ -29,3 +32,10 @@ def shown(text: str, most: int = 60) -> str:
 
     quoted = ascii(text[:most]) if outline(text[:most]).isascii() else repr(text[:most])
     return quoted if len(text) <= most and len(quoted) <= most else f"{quoted[: most - 3]}..."
+
+
+def without_noise(text: str) -> str:
+    """Return printed text without the lines of libraries that concern no program."""
+    if NOISE not in text:
+        return text
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(NOISE))

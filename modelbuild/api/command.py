@@ -28,6 +28,8 @@ class Command:
     show     returns the lines to print for a built target, given its label, the bytes of the group's files by name, and
              the values of the options; `json` is an option. May raise UsageError and BuildError. None: only progress
              and failures are printed
+    after_build  the lines follow the report of the build, for each built target also if others failed; with --json or
+             --quiet, they are not printed
     """
 
     name: str
@@ -36,6 +38,7 @@ class Command:
     group: Callable[[Mapping[str, Any]], str]
     options: tuple[Option, ...] = ()
     show: Callable[[str, Mapping[str, bytes], Mapping[str, Any]], Iterable[str]] | None = None
+    after_build: bool = False
 
     @property
     def package(self) -> str:

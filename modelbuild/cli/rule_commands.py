@@ -68,14 +68,16 @@ def _run(
     request = make_request(workspace, settings.directory, patterns, flags).keeping_going()
     request = request.of_groups([declared.group(options)])
     display, history = request.display, workspace.config.cache_dir
-    if declared.show is None:
+    if declared.show is not None:
+        request = request.with_outputs_here()
+    if declared.show is None or declared.after_build:
         reporter = make_reporter(quiet=display.quiet, as_json=display.json, history=history, show=display.outputs)
     else:
-        request = request.with_outputs_here()
         reporter = make_reporter(quiet=display.only_results, results=sys.stderr, show="none")
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:
         result = build(workspace, request, reporter)
-    if declared.show is not None and result.code == ExitCode.OK:
+    shows = not display.only_results if declared.after_build else result.code == ExitCode.OK
+    if declared.show is not None and shows:
         for target in result.targets:
             for line in declared.show(target.label, _files(workspace.root, target), {**options, "json": display.json}):
                 click.echo(one_line(line))

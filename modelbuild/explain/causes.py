@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -102,8 +102,17 @@ class Causes:
                 parts.append(Cause(each, action))
             else:
                 found.append(Cause(each, action))
-        whole = found + (_attributes(action, self._times) if parts else []) + parts
+        attributes = _attributes(action, self._times) if parts else []
+        whole = found + attributes + [each for each in parts if not _repeats(each, attributes)]
         return tuple({cause.identity: cause for cause in reversed(whole)}.values())[::-1]
+
+
+def _repeats(part: Cause, attributes: Sequence[Cause]) -> bool:
+    """Return whether a parameter of an action has the values of an attribute, whose cause names the target."""
+    values = (part.difference.old, part.difference.new)
+    return part.difference.kind == "parameter" and any(
+        values == (a.difference.old, a.difference.new) for a in attributes
+    )
 
 
 def _attributes(action: str, times: Times) -> list[Cause]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,18 +139,26 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
+@dataclass(frozen=True, slots=True)
+class BuildTime:
+    """The build that changes are listed since, in seconds since 1970: the last one, if none succeeded."""
+
+    seconds: float
+    succeeded: bool
+
+
 def explanation_lines(
-    label: str, built: float, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
+    label: str, at: BuildTime, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
 ) -> Iterator[str]:
     """Yield the whole explanation: changes since, the target's own actions, and changed actions upstream."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(built))
+    when = f"{'built' if at.succeeded else 'failed'} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at.seconds))}"
     if since.problem:
-        yield f"{label}, built {when}; changes since then are unknown: {since.problem}"
+        yield f"{label}, {when}; changes since then are unknown: {since.problem}"
     elif since.causes:
-        yield f"{label}, built {when}; changed since:"
+        yield f"{label}, {when}; changed since:"
         yield from (f"  {cause_line(cause)}" for cause in since.causes)
     else:
-        yield f"{label}, built {when}; nothing has changed since"
+        yield f"{label}, {when}; nothing has changed since"
     if against is not None:
         yield f"compared with {against}:"
     idle = 0
@@ -164,12 +172,12 @@ def explanation_lines(
 
 
 def explanation_json(
-    label: str, built: float, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
+    label: str, at: BuildTime, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
 ) -> dict[str, Any]:
     return {
         "version": 1,
         "label": label,
-        "built": built,
+        "built": at.seconds if at.succeeded else None,
         "against": None if against is None else str(against),
         "since": {"problem": since.problem or None, "causes": [_cause(cause) for cause in since.causes]},
         "actions": [verdict_json(verdict) for verdict in verdicts],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ class Verdict:
     """The explanation of one action.
 
     reason   first      it was never part of a build here (cached: another workspace or machine has run it)
-             changed    its key differs from the last time, because of `causes`
+             changed    its key differs from the last run that did not fail (or the last one), because of `causes`
              elsewhere  like changed, compared with the target's last build for another device, `compared`
              unchanged  its key is the same as the last time
              cutoff     unchanged, although actions that it depends on ran: the outputs of `because` are unchanged
@@ -55,6 +55,22 @@ def _explained(records: Records, wanted: Iterable[str]) -> list[Verdict]:
     return [verdicts.of(name) for name in makers_first(wanted, makers) if records.rows(name)]
 
 
+def last_success(records: Records, label: str) -> int | None:
+    """Return the last build in which all of a target's actions succeeded, as far as they were in any; None if one never
+    did."""
+    found = [_succeeded(records.rows(name)) for name in records.actions_of(label)]
+    return min((rows[0].last if rows else 0 for rows in found), default=0) or None
+
+
+def _succeeded(rows: Sequence[ActionRecord]) -> list[ActionRecord]:
+    return [row for row in rows if row.facts.status != "failed"]
+
+
+def _base(older: Sequence[ActionRecord]) -> ActionRecord | None:
+    """Return the row to compare with: the newest that did not fail, or the newest; None if there is none."""
+    return next(iter([*_succeeded(older), *older]), None)
+
+
 class _Verdicts:
     """Explains actions, makers first, and keeps results for the actions that depend on them."""
 
@@ -72,8 +88,11 @@ class _Verdicts:
             return Verdict(row.facts, "cutoff" if moved else "unchanged", because=tuple(sorted(moved)))
         if older and older[0].facts.key == row.facts.key:
             return Verdict(row.facts, "failed")
-        if older:
-            builds = (older[0].last, row.last)
+        base = _base(older)
+        if base is not None and base.facts.key == row.facts.key:
+            return Verdict(row.facts, "lost" if row.facts.status == "ran" else "unchanged")
+        if base is not None:
+            builds = (base.last, row.last)
             if builds not in self._causes:
                 self._causes[builds] = Causes(self._times(*builds))
             return Verdict(row.facts, "changed", self._causes[builds].of(name))
@@ -87,10 +106,12 @@ class _Verdicts:
         """Return the nearest actions upstream whose key changed in the last build of `row`."""
         found: set[str] = set()
         for name in {maker for maker in row.facts.makers if maker}:
-            maker = next(iter(self._records.rows(name)), None)
-            if maker is None:
+            rows = self._records.rows(name)
+            if not rows:
                 continue
-            if maker.last == row.last and maker.first == row.last:
+            maker, base = rows[0], _base(rows[1:])
+            changed = base is None or base.facts.key != maker.facts.key
+            if maker.last == row.last and maker.first == row.last and changed:
                 found.add(name)
             else:
                 found |= {up for up in self._moved.get(name, ()) if self._records.rows(up)[0].last == row.last}

@@ -119,7 +119,9 @@ def _tidy(history: sqlite3.Connection) -> None:
     for table, name in (("actions", "id"), ("targets", "node")):
         same = f"newer.workspace = {table}.workspace AND newer.{name} = {table}.{name}"
         newer = f"SELECT count(*) FROM {table} AS newer WHERE {same} AND newer.first > {table}.first"
-        history.execute(f"DELETE FROM {table} WHERE ({newer}) >= ?", (KEPT_KEYS,))
+        # Failed runs do not displace the last run that succeeded: `explain` compares with it.
+        kept = f" AND (status = 'failed' OR ({newer} AND newer.status != 'failed') > 0)" if table == "actions" else ""
+        history.execute(f"DELETE FROM {table} WHERE ({newer}) >= ?{kept}", (KEPT_KEYS,))
     history.execute(
         "DELETE FROM measures WHERE (SELECT count(*) FROM measures AS newer WHERE newer.workspace = measures.workspace"
         " AND newer.subject = measures.subject AND newer.name = measures.name AND newer.at > measures.at) >= ?",

@@ -13,7 +13,7 @@ from modelbuild.actions import Action
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.code.step_sources import StepCode
 from modelbuild.devices.executor import DeviceExecutor
-from modelbuild.events import Reporter
+from modelbuild.events import Notice, Reporter
 from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.local_executor import LocalExecutor
@@ -84,7 +84,8 @@ def open_engine(
 
             check_there(python)
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
-        code, sources = StepCode(roots), Sources(workspace.root, local, means.verify_sources)
+        code = StepCode(roots)
+        sources = Sources(workspace.root, local, means.verify_sources, lambda text: reporter.emit(Notice(text)))
         here = LocalExecutor(workspace.root, store, local.scratch, packages, means.sandbox_debug, reporter, spare)
         inner = executing(here, means.remote, store, local, code, reporter)
         runners = [(str(label), runner) for label, runner in means.runners]

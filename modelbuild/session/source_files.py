@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from modelbuild.actions import FileEntry
@@ -11,6 +11,13 @@ from modelbuild.build_record.contents import content_text
 from modelbuild.errors import BuildError
 from modelbuild.loading.tree import FolderStamp, list_folder
 from modelbuild.store.local import LocalStore
+from modelbuild.wording import size_text
+
+_LARGE = 1_000_000_000  # bytes
+_ELSEWHERE = (
+    "expected weights in 'weights' of a model, which stores each tensor once, and a file that never changes in an"
+    " http_file, outside the workspace"
+)
 
 
 class Sources:
@@ -18,9 +25,13 @@ class Sources:
     was read, and of each listed folder. `absent`: see SourceTree; relative to the root. `verify`: read all files, even
     if their stamps are known."""
 
-    def __init__(self, root: Path, store: LocalStore, verify: bool = False) -> None:
+    def __init__(
+        self, root: Path, store: LocalStore, verify: bool = False, note: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """`note` is called with a line for a large file that the cache did not know."""
         self._root = root
         self._verify = verify
+        self._note = note
         self._store = store
         self._known: dict[str, tuple[Path, FileEntry]] = {}
         self.stamps: dict[str, tuple[int, int, int]] = {}
@@ -37,6 +48,10 @@ class Sources:
                 state = self._store.files.digest(absolute, self._verify)
             except OSError as error:
                 raise BuildError(f"{path} can't be read: {error.strerror or error}; expected a file") from error
+            if state.hashed and state.stamp.size > _LARGE and not os.path.isabs(path):
+                self._note(
+                    f"{path} is a source of {size_text(state.stamp.size)}, read whole after each change; {_ELSEWHERE}"
+                )
             self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
             known = self._known[path] = (absolute, state.entry)
         return known

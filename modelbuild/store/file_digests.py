@@ -7,7 +7,7 @@ import stat
 import time
 from binascii import crc32
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
 
@@ -37,11 +37,13 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file of the workspace: its bytes, its executable bit, and its stamp when the bytes were read."""
+    """A file of the workspace: its bytes, its executable bit, and its stamp when the bytes were read. `hashed`: they
+    were read just now."""
 
     digest: Digest
     executable: bool
     stamp: FileStamp
+    hashed: bool = field(default=False, compare=False)
 
     @property
     def entry(self) -> FileEntry:
@@ -73,7 +75,7 @@ class FileDigests:
         if self._database.writable:
             row = (name, str(_stamp(status)), recorded, digest.hash)
             self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", [(*row, _checksum(*row))]))
-        return _state(digest, status)
+        return replace(_state(digest, status), hashed=True)
 
     def forget_missing(self) -> None:
         """Delete the rows of files that no longer exist."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.execution.executor import ActionRequest, Executor, Outcome
+from modelbuild.lines import without_noise
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
 
@@ -91,7 +92,8 @@ class TestExecutor:
 
 def output_text(store: Store, ended: Outcome | ActionResult) -> str:
     """Return the text that an action printed: the last characters of its stdout, then of its stderr."""
-    texts = [store.read_bytes(digest).decode(errors="replace") for digest in (ended.stdout, ended.stderr) if digest]
+    digests = [digest for digest in (ended.stdout, ended.stderr) if digest]
+    texts = [without_noise(store.read_bytes(digest).decode(errors="replace")) for digest in digests]
     return "".join(text if len(text) <= _MOST else "...\n" + text[-_MOST:] for text in texts)
 
 

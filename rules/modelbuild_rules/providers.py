@@ -145,11 +145,12 @@ class Model(Provider):
 @dataclass(frozen=True)
 class StackEntry:
     """One backend of a stack: its declaration, its attributes (JSON values, defaults included), and the files that its
-    compile step reads, by attribute."""
+    compile step reads, by attribute; and for messages the places of given attributes, as `BUILD.toml:3:1`."""
 
     backend: Backend
     attributes: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Artifact] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -94,3 +94,17 @@ def test_reading_an_undeclared_file_names_it_and_where_to_add_it(rules: Any) -> 
     assert ended.code == 1
     assert "a/secret.txt, which is not a declared input" in ended.err
     assert "//a:sums" in ended.err
+
+
+def test_its_warnings_are_shown_and_lines_of_libraries_are_not(rules: Any) -> None:
+    noise = 'import os, warnings\n    os.write(2, b"[cpuinfo_utils.cpp:71] Reading\\nprinted\\n")\n'
+    rules.edit(
+        "tools/rules/steps/checksums.py",
+        "    lines = []",
+        f'    {noise}    warnings.warn("of a step of the workspace")\n    raise ValueError("no")\n    lines = []',
+    )
+    ended = rules.run("build", "//a:sums")
+    assert ended.code == 1
+    assert "cpuinfo_utils" not in ended.err
+    assert "\nprinted\n" in ended.err
+    assert "UserWarning: of a step of the workspace\n" in ended.err

@@ -149,7 +149,35 @@ def test_a_result_that_was_lost_and_a_run_that_failed(models: Any) -> None:
     models.edit("tools/rules/steps/export.py", '"broken" in', '"broken " in')
     models.build_app()
     (export,) = [each for each in models.explain()["actions"] if each["action"] == EXPORT]
-    assert [cause["kind"] for cause in export["causes"]] == ["module"]
+    assert [cause["kind"] for cause in export["causes"]] == ["input", "module"]  # since the last run that succeeded
+
+
+def test_changes_are_those_since_the_last_success(models: Any) -> None:
+    models.build_app()
+    good = models.explain()["built"]
+    models.edit("BUILD.toml", "shape = [1, 3]", "shape = [1, 4]")
+    for text in ("broken\n", "broken 2\n"):
+        models.write({"layers.py": text})
+        models.build_app(code=1)
+    answer = models.explain()
+    assert answer["built"] == good
+    changes = [(each["kind"], each["name"]) for each in answer["since"]["causes"]]
+    assert changes == [("input", "layers.py"), ("parameter", "shape[1]")]  # the attribute, not the parameter as well
+    (export,) = [each for each in answer["actions"] if each["action"] == EXPORT]
+    assert [each["name"] for each in export["causes"]] == ["layers.py", "shape[1]"]
+    assert models.invoke("explain", "//:app").count("3 -> 4") == 2  # changed since, and the action that failed
+    models.edit("BUILD.toml", "shape = [1, 4]", "shape = [1, 3]")
+    models.write({"layers.py": "width = 1\n"})
+    assert models.explain()["since"]["causes"] == []
+    models.build_app("//:other")
+    assert {each["reason"] for each in models.explain()["actions"]} == {"unchanged"}
+
+
+def test_a_target_that_never_succeeded(models: Any) -> None:
+    models.edit("tools/rules/steps/compile.py", "weights =", "raise OSError\n    weights =")
+    models.build_app(code=1)
+    assert models.explain()["built"] is None
+    assert models.invoke("explain", "//:app").startswith("//:app, failed ")
 
 
 def test_another_device_is_compared_with_the_last_one(models: Any) -> None:
@@ -238,3 +266,29 @@ def test_builds_that_cannot_be_read_or_written_down(
         EnvironmentProblem, match=f"{tmp_path}/cache is read-only: new records of builds are not stored"
     ):
         models.invoke("explain", "//:app")
+
+
+def test_a_changed_test_is_pending(models: Any) -> None:
+    models.write(
+        {"tools/rules/steps/check.py": 'def run(step):\n    step.outputs["report"].write_text(step.params["text"])\n'}
+    )
+    models.edit(
+        "tools/rules/models.py",
+        "class ProgramAttrs",
+        """from modelbuild.api import TestAction
+class CheckAttrs(Attrs):
+    limit: int
+
+@rule(attrs=CheckAttrs)
+def check_test(ctx):
+    text = '{"version": 1, "status": "passed", "cases": []}' + " " * ctx.attrs.limit
+    made = ctx.action("test", step="check", outputs=[Output("report", "report.json")], params={"text": text})
+    return (TestAction((made["report"],)), Files(()))
+
+class ProgramAttrs""",
+    )
+    models.edit("BUILD.toml", "[[stack]]", '[[check_test]]\nname = "t"\nlimit = 1\n[[stack]]')
+    models.invoke("test", "//:t", "-q")
+    models.edit("BUILD.toml", "limit = 1", "limit = 2")
+    (first_cause, *_) = json.loads(models.invoke("explain", "//:t", "--json"))["since"]["causes"]
+    assert (first_cause["name"], first_cause["target"]) == ("limit", "//:t")

@@ -16,8 +16,8 @@ from modelbuild.errors import UsageError
 from modelbuild.explain.causes import Causes, Times
 from modelbuild.explain.changed_since import ChangedSince
 from modelbuild.explain.differences import materials
-from modelbuild.explain.text import explanation_json, explanation_lines, verdict_json, verdict_lines
-from modelbuild.explain.verdicts import Verdict, explain
+from modelbuild.explain.text import BuildTime, explanation_json, explanation_lines, verdict_json, verdict_lines
+from modelbuild.explain.verdicts import Verdict, explain, last_success
 from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.action_records import Records
 from modelbuild.history.database import pack, read_object, unpack
@@ -124,7 +124,8 @@ def read_all(cache: Path, root: Path, key: str) -> None:
     """Read everything that commands read from a history."""
     records = Records(cache, root)
     verdicts = explain(records, "//:app")
-    built = records.built_at(records.rows(verdicts[-1].facts.id)[0].last) if verdicts else 0.0
+    success = last_success(records, "//:app")
+    built = BuildTime(records.built_at(success or 0), success is not None)
     list(explanation_lines("//:app", built, ChangedSince(), verdicts, None))
     json.dumps(explanation_json("//:app", built, ChangedSince(), verdicts, None))
     for material in records.material(key[:8]).values():

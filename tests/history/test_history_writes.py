@@ -16,15 +16,15 @@ from modelbuild.history.database import open_history, read_history
 from modelbuild.history.estimates import action_estimates, estimates_of
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
-from modelbuild.history.write import BuildFacts, remember
+from modelbuild.history.write import _TIDY_EVERY, KEPT_KEYS, BuildFacts, remember
 from modelbuild.store.schemas import HISTORY
 
 NAME = "//m:a#emit"
 BYTES = ("//m:a (cpu)", "bytes")
 
 
-def build(cache: Path, key: str = "k", **targets: object) -> None:
-    facts = ActionFacts(NAME, "//m:a", "emit", key, "ran", 1.0, {}, {}, ())
+def build(cache: Path, key: str = "k", status: str = "ran", **targets: object) -> None:
+    facts = ActionFacts(NAME, "//m:a", "emit", key, status, 1.0, {}, {}, ())
     remember(
         cache, cache, BuildFacts(1.0, True, {NAME: facts}, {"//m:a": targets}, {BYTES: 1.0, (NAME, "seconds"): 2.0})
     )
@@ -46,6 +46,16 @@ def test_a_build_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         build(tmp_path, "other", broken=object())
     assert read_history(tmp_path, "SELECT count(*), max(key) FROM actions") == [(1, "k")]
     assert read_history(tmp_path, "SELECT count(*) FROM builds") == [(1,)]
+
+
+def test_failed_runs_do_not_displace_the_last_success(tmp_path: Path) -> None:
+    build(tmp_path, "old")
+    build(tmp_path, "good")
+    for number in range(_TIDY_EVERY):
+        build(tmp_path, f"bad {number}", "failed")
+    kept = read_history(tmp_path, "SELECT key FROM actions WHERE status = 'ran'")
+    assert kept == [("good",)]
+    assert read_history(tmp_path, "SELECT count(*) FROM actions") < [(1 + 2 * KEPT_KEYS,)]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ EVENTS: list[Event] = [
     ran("c", 3.0, 6.0, ("a", "b")),
     ActionFinished("d", "//m:d", "make", "make", "cached", makers=("c",), at=6.5),
     FAILED,
-    TargetBuilt("//m:a", "cpu", ("out/a",)),
+    TargetBuilt("//m:a", "cpu", ("out/a", "out/a.json")),
+    TargetBuilt("//m:signature", "cpu", ("out/signature.json", "out/debug.json")),
     TEST,
     events.TestFinished("//m:u", "cpu", "not_run", "no GPU", location="m/BUILD.toml:9:1"),
     events.TestFinished("//m:v", "cpu", "failed", "took longer than its timeout", location="m/BUILD.toml:19:1"),
@@ -118,6 +119,7 @@ def test_summary(tmp_path: Path) -> None:
     assert r"| `//m:t` | failed | two: wrong \<\&\> \\x00 |" in lines
     assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% (within noise) |" in lines
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |  |  |" in lines
+    assert "signature" not in path.read_text()  # documents alone have no size worth a line
     alone = tmp_path / "alone.md"
     played(markdown(alone, lambda subject, name: None, values(), lambda _: 1000))
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |" in alone.read_text().splitlines()  # no columns without a base
@@ -261,7 +263,7 @@ def test_build_events_are_as_documented(tmp_path: Path, repository: Path, ci_for
     played(BuildEvents(tmp_path / "e.jsonl"))
     lines = ci_formats.check_events(tmp_path / "e.jsonl", repository)
     assert [line["event"] for line in lines] == ["stream_started", *(name_of(type(event)) for event in EVENTS)]
-    assert lines[14]["cases"][1]["place"] == "m/test_t.py:3"
+    assert lines[15]["cases"][1]["place"] == "m/test_t.py:3"
 
 
 def test_every_kind_of_event_is_documented(repository: Path, ci_formats: Any) -> None:

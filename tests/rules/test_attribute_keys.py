@@ -556,6 +556,8 @@ def reports_of(attribute: str, changed: set[str]) -> set[str]:
     alone = set() if attribute.endswith((".modules", ".exclude", ".quantizers")) else measured
     return {
         *(re.sub("#convert", "#layers", each) for each in converted),
+        # The report names the tables of a recipe with several.
+        *(re.sub("#convert", "#rank", each) for each in converted if attribute.endswith(".quantizers")),
         *(re.sub("#convert|#calibrate", "#measure", each) for each in measured),
         *(re.sub("#convert|#calibrate", "#measure", each) + ":layer" for each in alone),
     }
@@ -717,7 +719,7 @@ def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(action_ke
     # A verification lowers a wrong program again.
     verified = {f"{name.partition('#')[0]}#verify" for name in row.changed if "#partition" in name} & before.keys()
     # A report quantizes as the conversion does, and runs on the data of the calibration.
-    reports = {name for name in changed if re.search(r"#(layers|measure)\b", name)}
+    reports = {name for name in changed if re.search(r"#(layers|rank|measure)\b", name)}
     expected = {f"{name.partition('#')[0]}#expected" for name in row.changed if "#convert" in name} & before.keys()
     assert verified <= changed
     assert changed - checks - reports - verified - expected == row.changed

@@ -11,7 +11,7 @@ from modelbuild.events import ActionFinished, Notice, Reporter
 from modelbuild.execution.executor import Outcome
 from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.lost_blobs import Keyed
-from modelbuild.lines import one_line
+from modelbuild.lines import one_line, without_noise
 from modelbuild.store.interface import MissingBlob, Store
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Reports:
 
     def _text(self, digest: Digest | None) -> str:
         try:
-            return self._store.read_bytes(digest).decode(errors="replace") if digest else ""
+            return without_noise(self._store.read_bytes(digest).decode(errors="replace")) if digest else ""
         except MissingBlob:  # removed by another program
             return ""
 

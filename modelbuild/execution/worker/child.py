@@ -24,6 +24,7 @@ from modelbuild.execution.isolation.system_calls import drop_capabilities
 from modelbuild.execution.worker import step_failure
 from modelbuild.execution.worker.audit_hook import AuditHook
 from modelbuild.execution.worker.streams import Streams
+from modelbuild.execution.worker.user_warnings import only_of_users
 from modelbuild.paths import LOCAL
 from modelbuild.step import Step
 
@@ -109,6 +110,7 @@ def work(
         landlock.release()
         drop_capabilities()
         hook.install()
+        only_of_users(hook.user_file, loaded.packages)
         end = _run(order, hook, streams)
         if os.getpid() == worker:
             modules = order["modules"]

@@ -23,6 +23,8 @@ SHOWN = {
     "peak_memory": "peak memory (bytes)",
     "delegates": "delegates",
 }
+# Suffix of documents, such as a model's signature. A target that has no other outputs is listed without a size.
+_DOCUMENT = ".json"
 _ON_DEVICES = ("latency_ms", "latency_p95_ms", "peak_memory")  # or the beginning of a name
 
 
@@ -75,7 +77,7 @@ class Comparison:
 
     def add(self, event: Event) -> None:
         match event:
-            case TargetBuilt() if event.outputs:
+            case TargetBuilt() if not all(path.endswith(_DOCUMENT) for path in event.outputs):
                 self._of(event)["bytes"] = float(self.sizes(event.outputs))
             case TestFinished() if event.measures:
                 self._of(event).update(event.measures)

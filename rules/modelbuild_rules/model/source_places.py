@@ -6,23 +6,23 @@ When an action has failed, the engine adds the nodes' places from the export's d
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from re import Match
 from typing import TYPE_CHECKING
 
 from modelbuild.api import DerivedArtifact, ErrorText
-from modelbuild_rules.node_references import NODE, OPERATOR
-from modelbuild_rules.providers import ExportedMethod
+from modelbuild_rules.node_references import ATTRIBUTE, NODE, OPERATOR
+from modelbuild_rules.providers import ExportedMethod, StackEntry
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, SourcePlace
     from modelbuild_rules.program.documents import NodeDelegation
 
 
-def of_program(model: ExportedMethod) -> ErrorText:
-    """Return the error text for a step that writes `node_reference`s."""
-    return ErrorText((model.debug,), _in_program)
+def of_program(model: ExportedMethod, stack: Sequence[StackEntry] = ()) -> ErrorText:
+    """Return the error text for a step that writes `node_reference`s, and `attribute_reference`s to a stack."""
+    return ErrorText((model.debug,), partial(_in_program, [each.places for each in stack]))
 
 
 def of_programs(models: Iterable[ExportedMethod]) -> ErrorText:
@@ -35,8 +35,14 @@ def of_partition(model: ExportedMethod, report: DerivedArtifact, partition: str)
     return ErrorText((model.debug, report), partial(_in_partition, partition))
 
 
-def _in_program(problem: str, debug: bytes) -> str:
+def _in_program(attributes: Sequence[Mapping[str, str]], problem: str, debug: bytes) -> str:
+    def located(found: Match[str]) -> str:
+        number = int(found["number"])
+        place = attributes[number].get(found["name"]) if number < len(attributes) else None
+        return f"{place}: attribute '{found['name']}'" if place else found[0]
+
     places: Debug = json.loads(debug)
+    problem = ATTRIBUTE.sub(located, problem)
     return NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
 
 
@@ -56,7 +62,9 @@ def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> 
             nodes.setdefault(fact["index"], []).append(f"node {fact['name']}{_place(places, fact['origin'])}")
 
     def located(found: Match[str]) -> str:
-        return " and ".join(nodes.get(int(found["index"]), [found[0]]))
+        named = nodes.get(int(found["index"]))
+        operator = f" ({found['op']})" if found["op"] else ""
+        return found[0] if named is None else " and ".join(named) + operator
 
     return OPERATOR.sub(located, problem)
 

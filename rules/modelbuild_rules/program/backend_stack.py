@@ -48,7 +48,7 @@ def _entries(ctx: Context[Any], place: Place, tables: Backends) -> tuple[StackEn
     *_, last = range(len(tables))
     entries = []
     for index, table in enumerate(tables):
-        entry = _entry(ctx, table)
+        entry = _entry(ctx, (*place, index), table)
         if entry.backend.is_catch_all and index != last:
             message = f"'{entry.backend.name}' takes all remaining nodes; expected it as the last backend"
             raise ctx.error((*place, index), message)
@@ -59,11 +59,12 @@ def _entries(ctx: Context[Any], place: Place, tables: Backends) -> tuple[StackEn
     return tuple(entries)
 
 
-def _entry(ctx: Context[Any], table: Attrs) -> StackEntry:
+def _entry(ctx: Context[Any], place: Place, table: Attrs) -> StackEntry:
     attributes: dict[str, Any] = table.model_dump(mode="json")
     backend = ctx.extension("backend", attributes.pop("type"))
     assert isinstance(backend, Backend)
     files = {
         name: ctx.file(value) for name in type(table).model_fields if isinstance(value := getattr(table, name), Source)
     }
-    return StackEntry(backend, {k: v for k, v in attributes.items() if k not in files}, files)
+    places = {name: str(ctx.error((*place, name), "").location) for name in table.model_fields_set & attributes.keys()}
+    return StackEntry(backend, {k: v for k, v in attributes.items() if k not in files}, files, places)

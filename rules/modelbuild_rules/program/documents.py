@@ -83,6 +83,38 @@ class NodeDelegation(NodePlace):
     """The backends before `backend` in the stack, in order."""
 
 
+class BackendNodes(TypedDict):
+    """An entry of `backends` in checked.json."""
+
+    backend: str | None
+    """Name of the backend; None for nodes that need none, such as sizes."""
+
+    nodes: int
+    partitions: int
+    """Number of partitions that it takes, before equal ones are shared."""
+
+
+class RefusedNodes(TypedDict):
+    """An entry of `refused` in checked.json: nodes of one operator that were refused for the same reasons."""
+
+    op: str
+    nodes: int
+    backend: str | None
+    """Name of the backend that takes them."""
+
+    refused: list[Refusal]
+
+
+class Checked(TypedDict):
+    """checked.json: the backends of a method's nodes, found without compiling any."""
+
+    version: int
+    nodes: int
+    backends: list[BackendNodes]
+    refused: list[RefusedNodes]
+    """The most frequent first."""
+
+
 class ProcessedBlob(TypedDict):
     """The facts that identify a delegate's blob in a .pte."""
 

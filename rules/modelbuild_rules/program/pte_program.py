@@ -254,7 +254,7 @@ def _partition(
         resources=Resources(memory=2 << 30),
         description=_described("partition", ctx, method),
         notes="notes",
-        error_text=source_places.of_program(model),
+        error_text=source_places.of_program(model, stack),
     )
 
 
@@ -280,7 +280,7 @@ def _check(
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
         description=_described("check", ctx, method),
-        error_text=source_places.of_program(model),
+        error_text=source_places.of_program(model, stack),
     )["checked"]
 
 

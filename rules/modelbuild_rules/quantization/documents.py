@@ -70,13 +70,19 @@ class Measured(TypedDict):
     root of the fraction of elements that differ. None is infinite."""
 
     error: float | None
-    """The greatest error of an output."""
+    """The greatest error of an output that is not in `after`, or of a tensor before a selection."""
 
     output: str
     """The output with this error."""
 
     outputs: Mapping[str, float | None]
-    """The errors of all outputs."""
+    """The errors of all outputs, and of the tensors that the first selections of rows read, as `before topk`."""
+
+    after: Mapping[str, str]
+    """The outputs that depend on a selection of rows by values, with its operator, as "topk"."""
+
+    varies: Sequence[str]
+    """The outputs whose lengths differ from those in floating point."""
 
     samples: int
 
@@ -97,6 +103,9 @@ class SensitiveLayer(TypedDict):
     rest: float | None
     """The expected error when this layer and all above it stay in floating point: errors add as squares."""
 
+    outputs: Mapping[str, float | None]
+    """The errors of all outputs, as in Measured."""
+
 
 class LeftInFloat(TypedDict):
     """Layers to leave in floating point."""
@@ -109,6 +118,33 @@ class LeftInFloat(TypedDict):
 
     parameters: int
     """Number of weights and biases."""
+
+    tables: Sequence[str]
+    """The kinds of the tables that quantize them; none if the recipe has one table."""
+
+
+class OutputSensitivity(TypedDict):
+    """An output in a sensitivity report, or a tensor before a selection."""
+
+    error: float | None
+    """The measured error of the whole recipe."""
+
+    after: str | None
+    """As in Measured."""
+
+    varies: bool
+    """True if its length differs from that in floating point."""
+
+    leave: LeftInFloat | None
+    """As in Sensitivity, but with an expected error."""
+
+
+class Table(TypedDict):
+    """An entry of the parameter `tables` of the step that ranks layers: a table of the recipe."""
+
+    kind: str
+    excludes: bool
+    """True if it has the attribute `exclude`."""
 
 
 class Sensitivity(TypedDict):
@@ -131,6 +167,12 @@ class Sensitivity(TypedDict):
 
     leave: LeftInFloat | None
     """None if the error is spread over many layers."""
+
+    fixed: Sequence[str]
+    """The layers that no attribute `exclude` leaves in floating point, because their tables have none."""
+
+    outputs: Mapping[str, OutputSensitivity]
+    """By name."""
 
 
 Modules = Mapping[str, str]

@@ -4,11 +4,12 @@ point."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from modelbuild.api import Command, Option
-from modelbuild.errors import BuildError
+from modelbuild.errors import BuildError, UsageError, did_you_mean
 from modelbuild_rules.method_names import FORWARD, qualified
 
 _HEAD = ("layer", "operators", "parameters", "error", "rest")
@@ -32,7 +33,9 @@ def _show(label: str, files: Mapping[str, bytes], options: Mapping[str, Any]) ->
         report: Mapping[str, Any] = json.loads(content)
         if report["version"] != VERSION:
             raise ValueError(f"version {report['version']}")
-        shown = list(_lines(report, f"{label}, method {method}" if method else label, options["layers"]))
+        name = f"{label}, method {method}" if method else label
+        report = _of_output(report, label, options["output"])
+        shown = list(_lines(report, name, options["layers"]))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise BuildError(f"{label}: the report about its layers is malformed: {error}; expected version 1") from None
     if options["json"]:
@@ -50,9 +53,37 @@ quantize_report = Command(
     options=(
         Option("layers", "List the N most sensitive layers.", 20, "N"),
         Option("method", "The method, of a model with several.", metavar="NAME"),
+        Option("output", "Rank by the error of this output.", metavar="NAME"),
     ),
     show=_show,
 )
+
+
+def _of_output(report: Mapping[str, Any], label: str, output: str) -> Mapping[str, Any]:
+    """Return a report with the errors of one output instead of those that count. Raises UsageError for an unknown
+    output."""
+    outputs = report["outputs"]
+    if not output:
+        return report
+    if output not in outputs:
+        known = ", ".join(f"'{name}'" for name in outputs)
+        raise UsageError(f"{label} has no output '{output}'; expected one of {known}{did_you_mean(output, outputs)}")
+    layers = sorted(report["layers"], key=lambda layer: -_infinite(layer["outputs"][output]))
+    errors = [_infinite(layer["outputs"][output]) for layer in layers]
+    own = [
+        {**layer, "error": layer["outputs"][output], "rest": _finite(math.hypot(*errors[place:]))}
+        for place, layer in enumerate(layers, 1)
+    ]
+    chosen = {"error": outputs[output]["error"], "output": output, "leave": outputs[output]["leave"]}
+    return {**report, **chosen, "layers": own, "expected": True}
+
+
+def _infinite(error: float | None) -> float:
+    return math.inf if error is None else error
+
+
+def _finite(error: float) -> float | None:
+    return error if math.isfinite(error) else None
 
 
 def _count(number: int, noun: str) -> str:
@@ -63,6 +94,7 @@ def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
     """Yield the lines, with at most `most` layers, the most sensitive first."""
     layers, samples = report["layers"], _count(report["samples"], "sample")
     yield f"{label}: error {_percent(report['error'])} of '{report['output']}' over {samples}"
+    yield from _outputs(report)
     rows = [_HEAD, *(_row(each) for each in layers[:most])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     for row in rows if most else ():
@@ -74,15 +106,43 @@ def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
     yield from _advice(report)
 
 
+def _outputs(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the errors of the outputs, if there are several, and warnings about those that are not comparable."""
+    outputs = report["outputs"]
+    if len(outputs) > 1:
+        errors = ", ".join(f"'{name}' {_percent(each['error'])}" for name, each in outputs.items())
+        yield f"  outputs: {errors}; --output=NAME ranks by one"
+    selected = {
+        each["after"]: [n for n, e in outputs.items() if e["after"] == each["after"]] for each in outputs.values()
+    }
+    for op, names in selected.items():
+        if op is not None:
+            yield (
+                f"  warning: {_names(names)} after {op}, which selects or orders rows by their values: errors there"
+                " compare different rows; 'accuracy' of a pte_test measures the result"
+            )
+    if varying := [name for name, each in outputs.items() if each["varies"]]:
+        yield f"  warning: {_names(varying)} of another length than in floating point: not comparable"
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'}"
+
+
 def _advice(report: Mapping[str, Any]) -> Iterator[str]:
     leave, layers = report["leave"], report["layers"]
+    if leave is None and report["fixed"]:
+        yield f"no layers to leave: no table with 'exclude' quantizes {', '.join(map(repr, report['fixed']))}"
+        return
     if leave is None:
         yield f"the error is spread over {_count(len(layers), 'layer')}: a few in floating point would not halve it"
         return
     names = ", ".join(json.dumps(name) for name in leave["exclude"])
     share = leave["parameters"] / report["parameters"] if report["parameters"] else 0.0
-    yield f"leave in floating point: exclude = [{names}]"
-    yield f"then the error is {_percent(leave['error'])}, with {_percent(share)} of the parameters in floating point"
+    tables = f" in the table of {', '.join(leave['tables'])}" if leave["tables"] else ""
+    yield f"leave in floating point: exclude = [{names}]{tables}"
+    error = f"{'is expected to be' if report.get('expected') else 'is'} {_percent(leave['error'])}"
+    yield f"then the error {error}, with {_percent(share)} of the parameters in floating point"
 
 
 def _row(layer: Mapping[str, Any]) -> tuple[str, ...]:

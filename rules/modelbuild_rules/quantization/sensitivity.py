@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, Expander, Output, Resources
 from modelbuild_rules.method_names import named
 
 if TYPE_CHECKING:
-    from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, UsedQuantizer
+    from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, Table, UsedQuantizer
 
 _PRELOAD = ("torch", "executorch.exir")
 
@@ -68,7 +69,8 @@ class SensitivityActions:
         alone = [self._measure(ctx, self._alone(each), each["name"] or "the model's own") for each in layers]
         whole = self._measure(ctx, self.quantizers)
         inputs = {"layers": listed, "whole": whole, "alone": alone}
-        ranked = self._report(ctx, "rank", inputs)
+        tables: list[Table] = [{"kind": u["kind"], "excludes": "exclude" in u["attributes"]} for u in self.quantizers]
+        ranked = self._report(ctx, "rank", inputs, {"tables": tables})
 
         def complete(ctx: Expander, data: bytes) -> Mapping[str, Artifact]:
             report: Sensitivity = json.loads(data)
@@ -93,8 +95,9 @@ class SensitivityActions:
     def _without(self, left: Sequence[str]) -> list[UsedQuantizer]:
         found: list[UsedQuantizer] = []
         for used in self.quantizers:
-            exclude = sorted({*used["attributes"].get("exclude", ()), *left})
-            found.append({**used, "attributes": {**used["attributes"], "exclude": exclude}})
+            own = used["attributes"].get("exclude")
+            excluding = {} if own is None else {"exclude": sorted({*own, *left})}
+            found.append({**used, "attributes": {**used["attributes"], **excluding}})
         return found
 
     def _measure(self, ctx: Expander, quantizers: Sequence[UsedQuantizer], layer: str = "") -> DerivedArtifact:
@@ -112,13 +115,20 @@ class SensitivityActions:
             description=f"measure {layer + ' of ' if layer else ''}{self.model}, quantized",
         )["measured"]
 
-    def _report(self, ctx: Expander, name: str, inputs: Mapping[str, Artifact | Sequence[Artifact]]) -> DerivedArtifact:
+    def _report(
+        self,
+        ctx: Expander,
+        name: str,
+        inputs: Mapping[str, Artifact | Sequence[Artifact]],
+        params: Mapping[str, object] = MappingProxyType({}),
+    ) -> DerivedArtifact:
         return ctx.action(
             "sensitivity",
             name=named(name, self.method),
             step="sensitivity",
             inputs=inputs,
             outputs=[_REPORT],
+            params=dict(params),
             description=f"{name} the layers of {self.model}",
         )["report"]
 

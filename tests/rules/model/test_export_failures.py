@@ -47,10 +47,10 @@ def test_the_users_line_and_the_librarys(failed: Callable[..., str]) -> None:
     text = failed("otherlib.pick(x)")
     assert text.startswith(
         "m/net.py:8: 'return otherlib.pick(x)' (in otherlib/__init__.py:5: 'if x.sum() > 0:') depends on values that"
-        " are known only when the program runs ("
+        " are known only when the program runs;"
     )
     assert text.endswith(
-        "); expected torch.where, torch.cond, or sizes from shapes, in a function of yours that 'prepare' puts in the"
+        "; expected torch.where, torch.cond, or sizes from shapes, in a function of yours that 'prepare' puts in the"
         " place of the library's"
     )
 
@@ -135,3 +135,16 @@ def test_a_cache_of_transformers_needs_no_registration(
 ) -> None:
     found = [each["name"] for each in export(CACHES.replace("RETURNED", returned)).json("signature")["outputs"]]
     assert found == ["logits", *(f"past.{name}" for name in names)]
+
+
+def test_the_users_line_below_a_folder_with_the_name_of_a_package(refusal: Callable[..., str], tmp_path: Path) -> None:
+    source = "class Net(nn.Module):\n    def forward(self, x):\n        return x if x.sum() > 0 else -x"
+    text = refusal(source, root=tmp_path / "modelbuild/torch/workspace")
+    assert text.startswith("m/net.py:6: 'return x if x.sum() > 0 else -x' depends on values ")
+
+
+def test_a_call_that_is_there_already_is_not_advised(refusal: Callable[..., str]) -> None:
+    source = "class Net(nn.Module):\n    def forward(self, x, mask):\n        return x"
+    told = "called with the inputs x: missing a required argument: 'mask'"
+    assert refusal(source).endswith(told)
+    assert refusal(source, call={"args": [], "kwargs": {"x": {"input": "x"}}}).endswith(f'{told}; expected call = "x"')

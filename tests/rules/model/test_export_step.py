@@ -378,24 +378,33 @@ class TestRefused:
     """Code that cannot be exported: one line that names it."""
 
     @pytest.mark.parametrize(
-        ("body", "line"),
+        ("body", "line", "check"),
         [
-            ("if x.sum() > 0:\n            return x\n        return -x", "if x.sum() > 0:"),
-            ("n = x.sum().int().item()\n        if n > 3:\n            x = x + 1\n        return x", "if n > 3:"),
+            ("if x.sum() > 0:\n            return x\n        return -x", "if x.sum() > 0:", ""),
+            (
+                "n = x.sum().int().item()\n        if n > 3:\n            x = x + 1\n        return x",
+                "if n > 3:",
+                "n > 3",
+            ),
             (
                 "return x if torch.nonzero(x).shape[0] == 0 else -x",
                 "return x if torch.nonzero(x).shape[0] == 0 else -x",
+                "torch.nonzero(x).shape[0] == 0",
             ),
         ],
     )
-    def test_control_flow_that_depends_on_data(self, refusal: Callable[..., str], body: str, line: str) -> None:
+    def test_control_flow_that_depends_on_data(
+        self, refusal: Callable[..., str], body: str, line: str, check: str
+    ) -> None:
         source = f"class Net(nn.Module):\n    def forward(self, x):\n        {body}"
         text = refusal(source)
         number = 4 + source.splitlines().index(f"        {line}")
         assert text.startswith(
-            f"m/net.py:{number}: '{line}' depends on values that are known only when the program runs ("
+            f"m/net.py:{number}: '{line}' depends on values that are known only when the program runs;"
+            " expected torch.where, torch.cond, or sizes from shapes"
         )
-        assert text.endswith("); expected torch.where, torch.cond, or sizes from shapes")
+        advice = f"; or torch._check({check}) before this line, if that always holds" if check else ""
+        assert text.endswith(f"sizes from shapes{advice}")
 
     def test_an_exception_of_the_models_own_goes_through(self, export: Callable[..., Any]) -> None:
         source = "class Net(nn.Module):\n    def forward(self, x):\n        raise LookupError('mine')"

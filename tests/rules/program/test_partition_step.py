@@ -241,7 +241,10 @@ class TestXnnpack:
         torch.testing.assert_close(execute(lowered.pte, made.inputs), [made.module(*made.inputs)])
 
     def test_an_operator_that_it_does_not_know(self, mlp: Callable[..., Any]) -> None:
-        message = "exclude_ops: XNNPACK takes no operator 'aten.gellu.default'; did you mean 'aten.gelu.default'?"
+        message = (
+            "attribute 'exclude_ops' of backend 0: XNNPACK takes no operator 'aten.gellu.default'; did you mean"
+            " 'aten.gelu.default'?"
+        )
         with pytest.raises(StepError) as error:
             mlp(exclude_ops=["aten.gellu.default"])
         assert str(error.value) == message

@@ -95,7 +95,7 @@ def test_a_check_lowers_once_and_makes_no_partition(tmp_path: Path, lowerings: l
     lowering = begin(Net(), torch.rand(3, 4), tmp_path, backend, shown)
     lowering.check()
     assert (len(lowerings), backend.asked, list(tmp_path.iterdir())) == (1, 0, [])
-    assert shown == ["rewriting operators for the backends", "lowering"]
+    assert shown == ["rewriting operators for the backends", "lowering", "nodes for xnnpack"]
     assert lowering.nodes == 3
 
 
@@ -104,7 +104,7 @@ def test_a_program_is_lowered_again_only_where_nodes_are_rewritten(tmp_path: Pat
     begin(Rewritten(), torch.rand(3, 4), tmp_path, backend, shown).check()
     assert shown == [
         *("rewriting nonzero", "rewriting operators for the backends", "lowering"),
-        *("rewriting operators without kernels", "lowering again"),
+        *("rewriting operators without kernels", "lowering again", "nodes for xnnpack"),
     ]
     assert len(lowerings) == 2
     assert backend.asked <= 2  # once for each program, whatever asks

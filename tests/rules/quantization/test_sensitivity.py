@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from modelbuild.errors import BuildError
 from modelbuild_rules.quantization.report_command import quantize_report
+from modelbuild_rules.quantization.steps.sensitivity import _ranked
 from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
+
+if TYPE_CHECKING:
+    from modelbuild_rules.quantization.documents import Layer, Measured, Sensitivity, Table
 
 NET = """
 import torch
@@ -39,6 +44,10 @@ import numpy as np
 def samples(count):
     for number in range(count):
         yield {"x": np.random.uniform(-1, 1, (8, 32)).astype(np.float32)}
+
+
+def rows():
+    yield {"x": np.random.uniform(-1, 1, (64, 32)).astype(np.float32)}
 """
 BUILD = """
 [[torch_model]]
@@ -70,12 +79,55 @@ name = "int4"
 model = ":net"
 recipe = ":recipe4"
 """
+DETECTOR = """
+import torch
+from torch import nn
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.backbone = nn.Linear(32, 64)
+        self.scores = nn.Linear(64, 1)
+        self.boxes = nn.Linear(64, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.backbone(x))
+        boxes, scores = self.boxes(x), self.scores(x)[:, 0]
+        best, order = torch.topk(scores, 4)
+        return {"found": boxes[order], "best": best, "sum": boxes.sum()}
+"""
+DETECTOR_BUILD = """
+[[torch_model]]
+name = "detector"
+entry = "detector.py:Detector"
+inputs = [{ name = "x", shape = [64, 32], dtype = "float32", range = [-1, 1] }]
+
+[[quantized_model]]
+name = "detector8"
+model = ":detector"
+recipe = ":both"
+calibration = ":rows"
+
+[[dataset]]
+name = "rows"
+generator = "samples.py:rows"
+
+[[quantization_recipe]]
+name = "both"
+quantizers = [
+    { type = "xnnpack", modules = ["backbone"] },
+    { type = "xnnpack", modules = ["scores", "boxes"], operators = ["aten.linear.default"] },
+]
+"""
 LAYERS = {"stem.0", "wide", "block.one", "block.two", "head"}
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": NET, "samples.py": SAMPLES}
+    build = BUILD + DETECTOR_BUILD
+    files = {"MODELBUILD.toml": "", "BUILD.toml": build, "net.py": NET, "samples.py": SAMPLES, "detector.py": DETECTOR}
     workspace = Workspace(tmp_path_factory.mktemp("reported"), files)
     ended = workspace.run("quantize-report", "//:int8", "--json")
     assert ended.code == 0, ended.err
@@ -106,10 +158,11 @@ def test_text(reported: Workspace) -> None:
     lines = ended.out.splitlines()
     assert lines[0].startswith("//:int8: error ")
     assert lines[0].endswith(" over 3 samples")
-    assert lines[1].split() == ["layer", "operators", "parameters", "error", "rest"]
-    assert lines[2].split()[:3] == ["wide", "linear", "1,056"]
-    assert lines[4] == "  and 3 layers with less; --layers=5 lists all"
-    assert lines[5] == 'leave in floating point: exclude = ["wide"]'
+    assert lines[1].startswith("  outputs: 'logits' ")
+    assert lines[2].split() == ["layer", "operators", "parameters", "error", "rest"]
+    assert lines[3].split()[:3] == ["wide", "linear", "1,056"]
+    assert lines[5] == "  and 3 layers with less; --layers=5 lists all"
+    assert lines[6] == 'leave in floating point: exclude = ["wide"]'
     assert " 0 ran, " in ended.err
     assert not (reported.root / "modelbuild-out/default/int8").exists()
 
@@ -144,4 +197,67 @@ def test_a_target_without_a_report(reported: Workspace) -> None:
 def test_a_malformed_report_is_one_line(content: bytes) -> None:
     assert quantize_report.show is not None
     with pytest.raises(BuildError, match=r"^//:a: the report about its layers is malformed: .*; expected version 1$"):
-        list(quantize_report.show("//:a", {"sensitivity.json": content}, {"layers": 20, "method": "", "json": False}))
+        list(
+            quantize_report.show(
+                "//:a", {"sensitivity.json": content}, {"layers": 20, "method": "", "output": "", "json": False}
+            )
+        )
+
+
+def test_a_detector_is_measured_before_it_selects_rows(reported: Workspace) -> None:
+    report = reported.run("quantize-report", "//:detector8", "--json").json
+    outputs = report["outputs"]
+    assert {name: each["after"] for name, each in outputs.items()} == {
+        "found": "topk",
+        "best": "topk",
+        "sum": None,
+        "before topk": None,
+    }
+    assert report["output"] in ("sum", "before topk")
+    assert report["error"] == outputs[report["output"]]["error"] < 0.2
+    shown = reported.run("quantize-report", "//:detector8").out
+    assert "  warning: 'found', 'best' are after topk, which selects or orders rows by their values: " in shown
+
+
+def test_layers_are_ranked_by_a_chosen_output(reported: Workspace) -> None:
+    lines = reported.run("quantize-report", "//:detector8", "--output", "before topk").out.splitlines()
+    assert " of 'before topk' over 1 sample" in lines[0]
+    last = [line for line in lines if line.startswith("  boxes ")]
+    assert [line.split()[3] for line in last] == ["0.00"]  # which only the boxes depend on
+    wrong = reported.run("quantize-report", "//:detector8", "--output", "best_")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err.endswith(
+        "error: //:detector8 has no output 'best_'; expected one of 'found', 'best', 'sum', 'before topk'; did you mean"
+        " 'best'?\n"
+    )
+
+
+def test_advice_names_only_tables_that_have_the_attribute() -> None:
+    tables: list[Table] = [{"kind": "own", "excludes": False}, {"kind": "xnnpack", "excludes": True}]
+    layers = [_layer("a", 0), *(_layer(name, 1) for name in "bcdefgh")]
+    alone = [_measured(error) for error in (0.9, 0.8, *(0.01,) * 6)]
+    ranked = _ranked(layers, _measured(1.0), alone, tables)
+    assert (ranked["leave"], ranked["fixed"]) == (None, ["a"])
+    (advice,) = [line for line in _shown(ranked) if "no layers to leave" in line]
+    assert advice == "no layers to leave: no table with 'exclude' quantizes 'a'"
+    tables[0]["excludes"] = True
+    ranked = _ranked(layers, _measured(1.0), alone, tables)
+    assert ranked["leave"] is not None
+    assert (ranked["leave"]["exclude"], ranked["leave"]["tables"]) == (["a", "b"], ["own", "xnnpack"])
+    assert 'leave in floating point: exclude = ["a", "b"] in the table of own, xnnpack' in _shown(ranked)
+
+
+def _layer(name: str, table: int) -> Layer:
+    return {"name": name, "operators": ["aten.linear.default"], "tables": [table], "parameters": 1}
+
+
+def _measured(error: float) -> Measured:
+    return {"error": error, "output": "y", "outputs": {"y": error}, "after": {}, "varies": ["y"], "samples": 1}
+
+
+def _shown(report: Sensitivity) -> list[str]:
+    assert quantize_report.show is not None
+    files = {"sensitivity.json": json.dumps(report).encode()}
+    lines = list(quantize_report.show("//:a", files, {"layers": 20, "method": "", "output": "", "json": False}))
+    assert "  warning: 'y' is of another length than in floating point: not comparable" in lines
+    return lines

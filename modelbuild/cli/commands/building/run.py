@@ -30,6 +30,7 @@ from modelbuild.code.interpreter import installed
 from modelbuild.code.library import packages_beside
 from modelbuild.errors import EnvironmentProblem, ExitCode, UsageError
 from modelbuild.inspect.blobs import Blobs
+from modelbuild.lines import NOISE
 from modelbuild.report.text import write
 from modelbuild.session.request import Flags
 from modelbuild.toolchain import run_module
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from modelbuild.workspace.workspace import Workspace
 
 _MOST_RUNS = 1_000_000
-
-# ExecuTorch's libraries print such lines about the processor on stderr, for any program.
-_NOISE = b"[cpuinfo_utils.cpp:"
 
 
 _OPTIONS = [
@@ -246,7 +244,7 @@ def _run(label: Label, command: list[str], folder: Path) -> ExitCode:
         assert process.stderr is not None
         try:
             for line in process.stderr:
-                if not line.startswith(_NOISE):
+                if not line.startswith(NOISE.encode()):
                     sys.stderr.write(line.decode(errors="replace"))
                     sys.stderr.flush()
         except KeyboardInterrupt:

@@ -53,6 +53,8 @@ def command(
     """Build and run the tests among TARGET and in its test suites.
 
     A test passes if it ran and all its cases passed. A test that this machine cannot run is reported as not run.
+
+    Only reports are laid out in modelbuild-out/; `modelbuild build` lays out the programs, which are then in the cache.
     """
     no_options(patterns)
 

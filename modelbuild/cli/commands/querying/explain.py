@@ -13,9 +13,9 @@ from modelbuild.cli.settings import Settings
 from modelbuild.errors import EnvironmentProblem, UsageError
 from modelbuild.explain.changed_since import pending
 from modelbuild.explain.compare import compare, write_dump
-from modelbuild.explain.text import explanation_json, explanation_lines
+from modelbuild.explain.text import BuildTime, explanation_json, explanation_lines
 from modelbuild.explain.unbuilt_target import check_there
-from modelbuild.explain.verdicts import explain
+from modelbuild.explain.verdicts import explain, last_success
 from modelbuild.history.action_records import Records
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import parse_pattern
@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Explain why each action of TARGET ran or was cached in its last build.
 
-    The first lines list changes since that build. Nothing is built.
+    The first lines list changes since the last build of TARGET that succeeded. Nothing is built.
     """
 
     workspace = load_workspace(find_root(settings.directory))
@@ -56,8 +56,10 @@ def command(
         write_dump(records, verdicts, settings.directory / dump)
     if against is not None:
         verdicts = compare(records, verdicts, settings.directory / against)
-    since = pending(workspace, records, label, [Label.parse(text, current) for text in devices])
-    built = records.built_at(records.rows(verdicts[-1].facts.id)[0].last)
+    success = last_success(records, str(label))
+    since = pending(workspace, records, label, [Label.parse(text, current) for text in devices], success)
+    shown = records.rows(verdicts[-1].facts.id)[0].last if success is None else success
+    built = BuildTime(records.built_at(shown), success is not None)
     if as_json:
         click.echo(json.dumps(explanation_json(str(label), built, since, verdicts, against)))
         return

@@ -6,6 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from modelbuild.step import StepError
+
+
+class AttributeProblem(StepError):
+    """An attribute's value that a partitioner refuses. The message of a build has its place in BUILD.toml."""
+
+    def __init__(self, attribute: str, problem: str) -> None:
+        super().__init__(f"attribute '{attribute}': {problem}")
+        self.attribute = attribute
+        self.problem = problem
+
 
 class Partitioning:
     """A backend's part in lowering. The module that a declaration names as `partitioning` defines `PARTITIONING`, an

@@ -26,6 +26,7 @@ from modelbuild_rules.model.steps.eager.tensors import to_tensor
 from modelbuild_rules.quantization.steps.linears import quantize_linears
 from modelbuild_rules.quantization.steps.prepared import prepare, unlifted
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples, signature_ports
+from modelbuild_rules.quantization.steps.selections import Selections, Tapped, named
 from modelbuild_runtime.files.signature import read_signatures
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ class _Sums:
 
     difference: float = 0.0
     value: float = 0.0
+    varies: bool = False
 
     def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
         if expected.shape != found.shape:  # such as the boxes that a threshold lets through
             self.difference = math.inf
+            self.varies = True
         elif expected.is_floating_point():
             finite = expected.isfinite()
             one, other = expected.double()[finite], found.double()[finite]
@@ -65,27 +68,41 @@ def run(step: Step) -> None:
     quantizers: Any = step.params["quantizers"]
     before, given = unlifted(step, ()), unlifted(step, quantizers)
     total = count_samples(step) if "examples" not in step.inputs else 1
+    selections = Selections.of(before.module)
     expected = [
-        _outputs(before.module, before.reset, step, sample, f"sample {number} of {total}, in floating point")
+        _outputs(
+            before.module, before.reset, step, sample, f"sample {number} of {total}, in floating point", selections
+        )
         for number, sample in enumerate(_samples(step), 1)
     ]
     prepared = prepare(given, quantizers)
     for number, sample in enumerate(_samples(step) if prepared is not None else (), 1):
-        _outputs(prepared, given.reset, step, sample, f"sample {number} of {total}, observed")
+        _outputs(prepared, given.reset, step, sample, f"sample {number} of {total}, observed", None)
     step.progress("quantizing")
     module = quantize_linears(given.module if prepared is None else convert_pt2e(prepared), quantizers)
     (method,) = read_signatures(step.input("signature")).values()
     names = [each.name for each in method.outputs]
-    if len(names) != len(expected[0]):
-        names = [str(number) for number in range(len(expected[0]))]
-    sums = {name: _Sums() for name in names}
+    if len(names) != len(expected[0][0]):
+        names = [str(number) for number in range(len(expected[0][0]))]
+    after = {name: op for name, op in zip(names, selections.outputs, strict=False) if op}
+    sums = {name: _Sums() for name in (*names, *expected[0][1])}
     for number, (sample, right) in enumerate(zip(_samples(step), expected, strict=True), 1):
-        after = _outputs(module, given.reset, step, sample, f"sample {number} of {total}, quantized")
-        for name, one, other in zip(names, right, after, strict=True):
+        found = _outputs(module, given.reset, step, sample, f"sample {number} of {total}, quantized", selections)
+        for name, one, other in zip(names, right[0], found[0], strict=True):
             sums[name].add(one, other)
+        for name, one in right[1].items():
+            sums[name].add(one, found[1][name])
     errors = {name: _number(each.error()) for name, each in sums.items()}
-    worst = max(sums, key=lambda name: sums[name].error())
-    measured: Measured = {"error": errors[worst], "output": worst, "outputs": errors, "samples": total}
+    comparable = [name for name in sums if name not in after] or [*sums]
+    worst = max(comparable, key=lambda name: sums[name].error())
+    measured: Measured = {
+        "error": errors[worst],
+        "output": worst,
+        "outputs": errors,
+        "after": after,
+        "varies": [name for name, each in sums.items() if each.varies],
+        "samples": total,
+    }
     step.outputs["measured"].write_text(json.dumps(measured, indent=1) + "\n")
 
 
@@ -110,12 +127,18 @@ def _outputs(
     step: Step,
     sample: tuple[torch.Tensor, ...],
     shown: str,
-) -> list[torch.Tensor]:
-    """Return the tensors among a module's results."""
+    selections: Selections | None,
+) -> tuple[list[torch.Tensor], Mapping[str, torch.Tensor]]:
+    """Return the tensors among a module's results, and the tensors before its first selections by name."""
     step.progress(shown)
     reset(module)
     try:
-        return list(_tensors(module(*sample)))
+        if selections is None or not selections.first:
+            return list(_tensors(module(*sample))), {}
+        assert isinstance(module, torch.fx.GraphModule)
+        tapped = Tapped(module, selections.first)
+        results = list(_tensors(tapped.run(*sample)))
+        return results, dict(named(tapped.kept))
     except (IndexError, RuntimeError, ValueError) as error:
         raise StepError(f"{shown}: the model fails on it: {first_line(error)}") from error
 

@@ -4,6 +4,7 @@ point.
 Inputs   layers      JSON: Layers of quantization/documents.py
          whole       JSON: Measured of quantization/documents.py, of the recipe
          alone       the same, of each layer alone, in the order of `layers`
+Params   tables      [Table] of quantization/documents.py: the recipe's
 Outputs  report      JSON: Sensitivity of quantization/documents.py, with an error of None in `leave`
 
 or, to complete a report:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Measured,
         SensitiveLayer,
         Sensitivity,
+        Table,
     )
 
 VERSION = 1
@@ -48,12 +50,14 @@ def run(step: Step) -> None:
     else:
         layers: Layers = json.loads(step.input("layers").read_bytes())
         whole: Measured = json.loads(step.input("whole").read_bytes())
-        report = _ranked(layers, whole, [json.loads(path.read_bytes()) for path in step.inputs["alone"]])
+        report = _ranked(
+            layers, whole, [json.loads(path.read_bytes()) for path in step.inputs["alone"]], step.params["tables"]
+        )
     step.outputs["report"].write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured]) -> Sensitivity:
-    pairs = sorted(zip(layers, alone, strict=True), key=lambda pair: -_error(pair[1]))
+def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: Sequence[Table]) -> Sensitivity:
+    pairs = _sorted(layers, alone, None)
     ranked: list[SensitiveLayer] = [
         {
             "name": layer["name"],
@@ -61,11 +65,11 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured]) -> Sensi
             "parameters": layer["parameters"],
             "error": measured["error"],
             "output": measured["output"],
-            "rest": _number(_together(each for _, each in pairs[place:])),
+            "rest": _number(_together((each for _, each in pairs[place:]), None)),
+            "outputs": measured["outputs"],
         }
         for place, (layer, measured) in enumerate(pairs, 1)
     ]
-    leave = _leave(pairs)
     return {
         "version": VERSION,
         "samples": whole["samples"],
@@ -73,39 +77,62 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured]) -> Sensi
         "output": whole["output"],
         "parameters": sum(layer["parameters"] for layer in layers),
         "layers": ranked,
-        "leave": leave,
+        "leave": _leave(pairs, tables, None),
+        "fixed": [layer["name"] for layer in layers if not _excludable(layer, tables)],
+        "outputs": {
+            name: {
+                "error": error,
+                "after": whole["after"].get(name),
+                "varies": name in whole["varies"],
+                "leave": _leave(_sorted(layers, alone, name), tables, name),
+            }
+            for name, error in whole["outputs"].items()
+        },
     }
 
 
-def _leave(pairs: Sequence[tuple[Layer, Measured]]) -> LeftInFloat | None:
+def _sorted(layers: Layers, alone: Sequence[Measured], output: str | None) -> list[tuple[Layer, Measured]]:
+    """Return the layers by their error of an output; None: of the one that counts."""
+    return sorted(zip(layers, alone, strict=True), key=lambda pair: -_error(pair[1], output))
+
+
+def _excludable(layer: Layer, tables: Sequence[Table]) -> bool:
+    return all(tables[number]["excludes"] for number in layer["tables"])
+
+
+def _leave(pairs: Sequence[tuple[Layer, Measured]], tables: Sequence[Table], output: str | None) -> LeftInFloat | None:
     """Return the fewest layers without which the expected error is at most half; None if they are more than a quarter
     of the layers. A module with other layers inside stays, because leaving it would leave its layers."""
-    everything = _together(each for _, each in pairs)
+    everything = _together((each for _, each in pairs), output)
     left: list[Layer] = []
     rest = [each for _, each in pairs]
     names = [layer["name"] for layer, _ in pairs]
     for layer, measured in pairs:
-        if _together(rest) ** 2 <= _HALF * everything**2 and math.isfinite(_together(rest)):
+        if _together(rest, output) ** 2 <= _HALF * everything**2 and math.isfinite(_together(rest, output)):
             break
-        if not layer["name"] or any(is_inside(name, [layer["name"]]) for name in names if name != layer["name"]):
+        around = any(is_inside(name, [layer["name"]]) for name in names if name != layer["name"])
+        if not layer["name"] or around or not _excludable(layer, tables):
             continue
         left.append(layer)
         rest.remove(measured)
     if not left or len(left) > max(1, _FEW * len(pairs)) or len(left) == len(pairs):
         return None
+    kinds = [tables[number]["kind"] for layer in left for number in layer["tables"]]
     return {
         "exclude": [layer["name"] for layer in left],
-        "error": None,
+        "error": None if output is None else _number(_together(rest, output)),
         "parameters": sum(layer["parameters"] for layer in left),
+        "tables": [*dict.fromkeys(kinds)] if len(tables) > 1 else [],
     }
 
 
-def _error(measured: Measured) -> float:
-    return math.inf if measured["error"] is None else measured["error"]
+def _error(measured: Measured, output: str | None) -> float:
+    error = measured["error"] if output is None else measured["outputs"][output]
+    return math.inf if error is None else error
 
 
-def _together(measured: Iterable[Measured]) -> float:
-    return math.sqrt(sum(_error(each) ** 2 for each in measured))
+def _together(measured: Iterable[Measured], output: str | None) -> float:
+    return math.sqrt(sum(_error(each, output) ** 2 for each in measured))
 
 
 def _number(error: float) -> float | None:

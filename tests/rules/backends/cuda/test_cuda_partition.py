@@ -171,7 +171,9 @@ def test_small_blocks_are_left(lowering: Any, programs: Mapping[str, Any]) -> No
 
 
 def test_an_operator_that_does_not_exist_is_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
-    with pytest.raises(StepError, match=r"exclude_ops: no operator 'aten\.gelo\.default'.*aten\.gelu\.default"):
+    with pytest.raises(
+        StepError, match=r"attribute 'exclude_ops' of backend 0: no operator 'aten\.gelo\.default'.*aten\.gelu\.default"
+    ):
         lowering(programs["mlp"].make()[0], [lowering.cuda(exclude_ops=["aten.gelo.default"])])
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from executorch.backends.cuda.cuda_backend import CudaBackend
 
 from modelbuild.errors import did_you_mean
-from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.aten import operator_names
-from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem, Partitioning
 from modelbuild_rules.backend_api.steps.shapes import own_sizes
 from modelbuild_rules.backends.cuda.steps.generate.lowerable import refused
 from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions, compile_specs
@@ -33,8 +32,8 @@ class _CudaPartitioning(Partitioning):
         known = operator_names()
         for op in attributes["exclude_ops"]:
             if op not in known:
-                raise StepError(
-                    f"exclude_ops: no operator '{op}'; expected one like aten.add.Tensor{did_you_mean(op, known)}"
+                raise AttributeProblem(
+                    "exclude_ops", f"no operator '{op}'; expected one like aten.add.Tensor{did_you_mean(op, known)}"
                 )
         return Partitions(attributes, failed_nodes)
 

@@ -26,8 +26,7 @@ from executorch.exir.backend.utils import WhyNoPartition
 from executorch.exir.dialects._ops import ops
 
 from modelbuild.errors import did_you_mean
-from modelbuild.step import StepError
-from modelbuild_rules.backend_api.steps.partitioning import Partitioning
+from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem, Partitioning
 from modelbuild_rules.backend_api.steps.shapes import has_other_order, may_be_zero
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
@@ -298,8 +297,8 @@ class _XnnpackPartitioning(Partitioning):
         for op in attributes["exclude_ops"]:
             if format_target_name(op) not in known:
                 near = did_you_mean(op, [f"{op.partition('.')[0]}.{name}" for name in known])
-                raise StepError(
-                    f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected an operator that it takes'}"
+                raise AttributeProblem(
+                    "exclude_ops", f"XNNPACK takes no operator '{op}'{near or '; expected an operator that it takes'}"
                 )
         return _Partitioner(
             excluded,

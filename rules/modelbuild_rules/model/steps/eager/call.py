@@ -11,7 +11,7 @@ import torch
 from modelbuild.step import StepError
 
 if TYPE_CHECKING:
-    from modelbuild_rules.model.documents import ModelParams
+    from modelbuild_rules.model.documents import Call, ModelParams
 
 
 def arguments(
@@ -36,7 +36,7 @@ def arguments(
         return args, kwargs  # Python does not know its signature
     except TypeError as error:
         called = f"{_method(params)}, called with the inputs {', '.join(names)}"
-        raise StepError(f"{called}: {error}{_suggestion(module, names)}") from error
+        raise StepError(f"{called}: {error}{_suggestion(module, names, call)}") from error
     if call is None:
         _check_names(module, params, names)
     return bound.args, bound.kwargs
@@ -70,12 +70,17 @@ def _check_names(module: torch.nn.Module, params: ModelParams, names: Sequence[s
             )
 
 
-def _suggestion(module: torch.nn.Module, names: Sequence[str]) -> str:
-    """Return the attribute `call` with inputs passed by name, if forward has parameters with all their names."""
+def _suggestion(module: torch.nn.Module, names: Sequence[str], given: Call | None = None) -> str:
+    """Return the attribute `call` with inputs passed by name, if forward has parameters with all their names; '' if the
+    inputs are passed so."""
     parameters = inspect.signature(module.forward).parameters
     if not all(name in parameters for name in names):
         return ""
     by_position = [name for name, each in parameters.items() if each.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD]
     first = next((i for i, name in enumerate(names) if by_position[i : i + 1] != [name]), len(names))
+    positional, rest = [{"input": name} for name in names[:first]], {name: {"input": name} for name in names[first:]}
+    default: Call = {"args": [{"input": name} for name in names], "kwargs": {}}
+    if (given or default) == {"args": positional, "kwargs": rest}:
+        return ""
     call = ", ".join(name if i < first else f"{name}={name}" for i, name in enumerate(names))
     return f'; expected call = "{call}"'

@@ -8,9 +8,12 @@ DynamicOutputShapeException, UnsupportedOperatorException). None is patched.
 
 from __future__ import annotations
 
+import ast
 import re
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -26,6 +29,7 @@ from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.model.steps.exported.dimensions import constraint, suggested
 
 _LONGEST = 200
+_LONGEST_CODE = 80
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 _OWN = ("torch", "modelbuild", "modelbuild_rules", "executorch")
 _VALUES = "expected torch.where, torch.cond, or sizes from shapes"
@@ -36,7 +40,7 @@ _OPERATOR = "expected another operator, or a decomposition or fake kernel of it 
 def refusal(error: Exception, name: str, root: Path) -> StepError | None:
     """Return the error to raise instead of torch.export's exception; None for an exception of the model's own code,
     whose traceback explains it. Prints torch's whole message."""
-    frames = list(_frames(error))
+    frames = list(_frames(error, root))
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
     if Path(innermost).is_relative_to(root) and not _operator(error):
         return None
@@ -45,7 +49,7 @@ def refusal(error: Exception, name: str, root: Path) -> StepError | None:
     in_library = bool(frames) and not Path(frames[-1].filename).is_relative_to(root)
     values = _VALUES + _IN_LIBRARY * in_library
     if isinstance(error, GuardOnDataDependentSymNode):
-        why = f"depends on values that are known only when the program runs ({_short(error.cond)}); {values}"
+        why = f"depends on values that are known only when the program runs; {values}{_check(error, root)}"
         return StepError(f"{where} {why}")
     if "Constraints violated" in str(error):
         return StepError(f"{name} does not accept every size that 'dynamic' allows; {_sizes(str(error))}")
@@ -77,11 +81,35 @@ def _operator(error: BaseException | None) -> str:
     return ""
 
 
-def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
-    """Yield the frames outside torch and modelbuild, innermost last."""
+def _frames(error: BaseException, root: Path) -> Iterator[traceback.FrameSummary]:
+    """Yield the frames outside torch and modelbuild, innermost last. The path of `root` may have any names."""
     for frame in traceback.extract_tb(error.__traceback__):
-        if _package(frame.filename) not in _OWN and not frame.filename.startswith("<"):
+        own = Path(frame.filename).is_relative_to(root)
+        if own or (_package(frame.filename) not in _OWN and not frame.filename.startswith("<")):
             yield frame
+
+
+def _check(error: BaseException, root: Path) -> str:
+    """Return the advice to promise the condition of the user's line; '' unless it is a condition on numbers, which are
+    not tensors."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame, called in reversed(list(pairwise(frames))):
+        if Path(frame.filename).is_relative_to(root):
+            symbolic = called.name == "__bool__" and called.filename == torch.__file__
+            condition = _condition(frame.line or "") if symbolic else None
+            condition = condition if len(condition or "") <= _LONGEST_CODE else "..."
+            return f"; or torch._check({condition}) before this line, if that always holds" if condition else ""
+    return ""
+
+
+def _condition(line: str) -> str | None:
+    """Return the condition of the first statement or expression with one in a line of source; None if there is none."""
+    line = line.strip().removeprefix("el")
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(f"{line} pass" if line.endswith(":") else line)):
+            if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+                return ast.unparse(node.test)
+    return None
 
 
 def _package(file: str) -> str:

@@ -26,6 +26,8 @@ from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backend_api.steps.failure import library_failures
 from modelbuild_rules.backend_api.steps.kept_results import computed_once
 from modelbuild_rules.backend_api.steps.nodes import computing
+from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem
+from modelbuild_rules.node_references import attribute_reference
 from modelbuild_rules.operators.steps import factorization_shapes
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
@@ -169,15 +171,16 @@ class StackLowering:
         self._unbounded = ""
         self._failed: Mapping[StackBackend, dict[str, str]] = {each: {} for each in stack.backends}
         self._is_checked = False
-        self._ends_with_check = False
+        self._only_checks = False
 
-    def check(self) -> None:
-        """Check that each operator has a backend or a kernel. Raises StepError with all problems."""
-        self._ends_with_check = True
-        try:
-            self.lower()
-        except _Checked:
-            return
+    def check(self) -> list[Fact]:
+        """Check that each operator has a backend or a kernel; return the node's backends, without partitions. Raises
+        StepError with all problems."""
+        self._only_checks = True
+        self.lower()
+        facts = self.delegation.finish(self.stack.rest)
+        check_kernels(self.edge.exported_program().graph_module, facts, self.stack)
+        return facts
 
     def lower(self) -> None:
         """Rewrite the program, and lower it to an edge program and partitions. Raises StepError for a program that the
@@ -230,15 +233,18 @@ class StackLowering:
         self.partitions = Partitions(self._folder, self.delegation)
         self._numbers = count(1)
         with library_failures(self.program):
-            self.partitioners = [
-                RecordingPartitioner(each, self.delegation, self._failed[each], self._progress, self._check)
-                for each in self.stack.backends
-            ]
+            self.partitioners = [self._partitioner(each) for each in self.stack.backends]
         for place, partitioner in enumerate(self.partitioners, 1):
             partitioner.following = self.partitioners[place:]
 
+    def _partitioner(self, backend: StackBackend) -> RecordingPartitioner:
+        try:
+            return RecordingPartitioner(backend, self.delegation, self._failed[backend], self._progress, self._check)
+        except AttributeProblem as problem:
+            raise StepError(f"{attribute_reference(problem.attribute, backend.number)}: {problem.problem}") from None
+
     def _lower(self) -> None:
-        """Lower the program once. Raises _Again if it must be lowered again, and _Checked for a check alone."""
+        """Lower the program once. Raises _Again if it must be lowered again, and _Checked if sizes have no bound."""
         passes = [each for group in EDGE if group.applies(self) for each in group.run(self)]
         # Operators that no backend takes are checked later.
         config = EdgeCompileConfig(_check_ir_validity=False)
@@ -282,12 +288,15 @@ class StackLowering:
         self._is_checked = True
         self.state = StateBuffers(edge)
         self.nodes = sum(1 for _ in computing(edge.graph_module))
-        if self._ends_with_check or self._unbounded:
+        if self._unbounded:
             raise _Checked
 
     def _capture(self, part: Any, specs: Any) -> str:
         """Keep a partition; return its id."""
         backend = self.delegation.current
+        if self._only_checks:
+            self.delegation.record_partition(part, id := f"p{next(self._numbers)}")
+            return id
         self._progress("partition", next(self._numbers), self.delegation.found)
         failed = backend.partitioning.failure(part, backend.attributes)
         if failed:
@@ -301,4 +310,4 @@ class _Again(Exception):
 
 
 class _Checked(Exception):
-    """Ends a lowering after the check of operators."""
+    """Ends a lowering of a program with sizes that have no bound, after the check of operators."""

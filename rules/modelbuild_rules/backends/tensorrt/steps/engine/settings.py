@@ -7,6 +7,7 @@ from typing import Any
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
 
 DEFAULTS: Mapping[str, Any] = {
@@ -49,7 +50,7 @@ def _operator(name: str) -> str:
     known = {found if found.count(".") == 2 else f"{found}.default" for found in registered}
     if name not in known:
         near = did_you_mean(name, known)
-        raise StepError(f"exclude_ops: no operator '{name}'; expected one like aten.add.Tensor{near}")
+        raise AttributeProblem("exclude_ops", f"no operator '{name}'; expected one like aten.add.Tensor{near}")
     return f"torch.ops.{name}"
 
 
