@@ -284,7 +284,7 @@ class Context(Expander, Generic[A]):
         """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
         raise. Raises ValueError if the rule has no such attribute."""
         keys = (path,) if isinstance(path, str) else path
-        if keys and keys[0] not in (known := type(self.attrs).model_fields):
+        if keys and keys[0] not in (known := ["name", *type(self.attrs).model_fields]):
             raise ValueError(f"the rule has no attribute '{keys[0]}'{did_you_mean(str(keys[0]), known)}")
         return LoadingError(message, self._locate(keys))
 

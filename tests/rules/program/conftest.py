@@ -173,8 +173,8 @@ class Recurrent(nn.Module):
         super().__init__()
         self.layer = nn.LSTM(6, 5, batch_first=True)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x)[0]
+    def forward(self, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        return self.layer(x, (state, state))[0]
 
 
 class Candidates(nn.Module):
@@ -205,7 +205,7 @@ MODELS: Mapping[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] =
     "pooling": lambda: (Pooling(), (torch.randn(1, 2, 8, 8),)),
     "elementwise": lambda: (Elementwise(), (torch.randn(3, 4), torch.randn(3, 4))),
     "portable": lambda: (Portable(), (torch.randn(5, 6),)),
-    "recurrent": lambda: (Recurrent(), (torch.randn(2, 4, 6),)),
+    "recurrent": lambda: (Recurrent(), (torch.randn(2, 4, 6), torch.randn(1, 2, 5))),
     "candidates": lambda: (Candidates(), (torch.randn(3, 8),)),
 }
 

@@ -61,6 +61,19 @@ def test_only_the_small_part_of_a_large_constant_is_stored() -> None:
     assert operators(Large(), torch.ones(1024, 1024)) == ["expand", "add"]
 
 
+class Equal(nn.Module):
+    """Has two tensors of equal numbers, and two that only compare as equal."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x * torch.zeros(3), x / torch.zeros(3), x / -torch.zeros(3)])
+
+
+def test_equal_values_are_stored_once_and_negative_zero_is_another() -> None:
+    assert operators(Equal(), torch.ones(3)) == ["mul", "div", "div", "stack"]
+    program = fold_constants(torch.export.export(Equal(), (torch.ones(3),)))
+    assert len(program.graph_signature.inputs_to_lifted_tensor_constants) == 2
+
+
 class Same(nn.Module):
     """Has names that constants of the same values would get."""
 

@@ -33,14 +33,12 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
     """Return an equivalent program with the values of such nodes as constants, each of at most 1 MiB. Nodes that are
     results of the program stay."""
     program = decomposed(program, {})  # without operators that change their arguments
-    nodes = _constant_nodes(program)
+    nodes, stored = _constant_nodes(program), dict[Any, Node]()
     for node, value in _values(program, nodes).items():
         readers = {user for user in node.users if user not in nodes}
         if readers and isinstance(value, torch.Tensor):
-            name = _new_name(program, node.name)
-            with program.graph.inserting_before(next(iter(program.graph.nodes))):
-                made = create_constant_placeholder(program, program.graph, name, InputKind.CONSTANT_TENSOR, value)
-            made.meta["from_node"] = node.meta.get("from_node", [])
+            made = stored.get(_bits(value)) or _store(program, node, value)
+            stored[_bits(value)] = made
             node.replace_all_uses_with(made, delete_user_cb=readers.__contains__)
     program.graph.eliminate_dead_code()
     for name in program.graph_signature.inputs_to_lifted_tensor_constants:
@@ -50,6 +48,20 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
     program.graph_module.recompile()
     program.validate()
     return program
+
+
+def _bits(value: torch.Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
+    """Return a key that is equal only for tensors of the same type, shape and bytes."""
+    return value.dtype, value.shape, value.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _store(program: ExportedProgram, node: Node, value: torch.Tensor) -> Node:
+    """Add a constant before the other inputs of the program."""
+    name = _new_name(program, node.name)
+    with program.graph.inserting_before(next(iter(program.graph.nodes))):
+        made = create_constant_placeholder(program, program.graph, name, InputKind.CONSTANT_TENSOR, value)
+    made.meta["from_node"] = node.meta.get("from_node", [])
+    return made
 
 
 def _new_name(program: ExportedProgram, node: str) -> str:
