@@ -55,7 +55,7 @@ TABLE = {
         "BUILD.toml:2:1: 'a b' is not a name; expected letters, digits and any of _.+@=-",
     ),
     "a backend for a stack": Bad(
-        {"BUILD.toml": '[[pte_program]]\nname = "p"\nmodel = ":m"\nstack = "xnnpack"\n'},
+        {"BUILD.toml": '[[pte_program]]\nname = "p"\nmodel = ":g"\nstack = "xnnpack"\n' + GROUP},
         "BUILD.toml:4:9: no target 'xnnpack' in //; expected [\"xnnpack\"], if this is meant to be no target",
     ),
     "duplicate name": Bad(
