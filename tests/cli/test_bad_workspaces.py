@@ -56,7 +56,7 @@ TABLE = {
     ),
     "a backend for a stack": Bad(
         {"BUILD.toml": '[[pte_program]]\nname = "p"\nmodel = ":g"\nstack = "xnnpack"\n' + GROUP},
-        "BUILD.toml:4:9: no target 'xnnpack' in //; expected [\"xnnpack\"], if this is meant to be no target",
+        "BUILD.toml:4:1: no target 'xnnpack' in //; expected [\"xnnpack\"], if this is meant to be no target",
     ),
     "duplicate name": Bad(
         {"BUILD.toml": GROUP + GROUP},
