@@ -76,11 +76,6 @@ def _of_program(name: str, applies: Callable[[Any], Any], run: Callable[[Any], A
 
 
 EXPORTED = (
-    Pass(
-        "constants",
-        lambda lowering: not lowering.stack.generates_code and has_constant_nodes(lowering.program),
-        lambda lowering: fold_constants(lowering.program),
-    ),
     _of_program("empty tensors in cat", has_empty_cat, correct_cat),
     _of_program("nonzero", has_nonzero, correct_nonzero),
     _of_program("operators that have equivalents", has_equivalents, with_equivalents),
@@ -93,6 +88,11 @@ EXPORTED = (
         "complex numbers",
         lambda lowering: lowering.stack.real_arithmetic,
         lambda lowering: in_real_arithmetic(lowering.program),
+    ),
+    Pass(
+        "constants",
+        lambda lowering: not lowering.stack.generates_code and has_constant_nodes(lowering.program),
+        lambda lowering: fold_constants(lowering.program),
     ),
     Pass(
         "operators for the backends",
