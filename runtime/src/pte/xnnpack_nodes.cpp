@@ -222,9 +222,12 @@ class ShapeCheck {
     using Reshape = xnn::XNNStaticReshape;
     const Dims shape = list(Reshape::kNewShape);
     const Dims& output = dims(Reshape::kOutputId);
-    require(shape.size() == number(Reshape::kNumDims) && shape.size() == output.size() &&
-                product(output) == product(dims(Reshape::kInputId)),
+    require(shape.size() == number(Reshape::kNumDims) && product(output) == product(dims(Reshape::kInputId)),
             "a reshaped value has another shape");
+    if (shape.size() != output.size()) {  // a tensor without dimensions has one of size 1, or none
+      require(product(shape) == 1 && product(output) == 1, "a reshaped value has another shape");
+      return;
+    }
     for (std::size_t i = 0; i < shape.size(); ++i) {
       require(shape[i] == 0 || shape[i] == output[i], "a reshaped value has another shape");
     }

@@ -42,12 +42,18 @@ def write_programs(folder: Path) -> list[Path]:
         xnnpack = (XnnpackPartitioner(),)
         lower("xnnpack_windows", export(_windows(), image), xnnpack)
         lower("xnnpack_elements", export(_elements(), matrix, dynamic=({0: batch},)), xnnpack)
+        lower("xnnpack_scalar", export(_scalar, matrix[0, 0]), xnnpack)
         lower("xnnpack_static", export(_quantized(image, dynamic=False), image), xnnpack)
         lower("xnnpack_dynamic", export(_quantized(matrix, dynamic=True), matrix), xnnpack)
         methods = {"wide": export(torch.nn.Linear(6, 9), matrix), "narrow": export(torch.nn.Linear(6, 2), matrix)}
         lower("methods", methods)
         lower("xnnpack_methods", methods, xnnpack)
     return paths
+
+
+def _scalar(x: Any) -> Any:
+    """Reshape a tensor without dimensions, and back."""
+    return (x * 2).reshape(1).reshape(()).abs()
 
 
 def _module(function: Callable[..., Any]) -> Any:

@@ -119,6 +119,10 @@ CASES = [
 ]
 
 
+def test_right_programs_load(programs: dict[str, Path], modelbuild_run: Run) -> None:
+    assert {name for name, path in programs.items() if modelbuild_run(path, "--describe").returncode} == set()
+
+
 @pytest.mark.parametrize(("name", "change", "why"), CASES, ids=[change.__name__ for _, change, _ in CASES])
 def test_it_is_refused_when_loaded(
     name: str,
