@@ -51,7 +51,7 @@ class Pace:
 
 
 class _Source(io.RawIOBase):
-    """What a socket receives, at a pace."""
+    """The bytes that a socket receives, at a least rate."""
 
     def __init__(self, connection: socket.socket, pace: Pace) -> None:
         self._connection = connection

@@ -28,7 +28,7 @@ from modelbuild.errors import LoadingError, Location
 
 
 class _Expected(StrEnum):
-    """What a rule uses instead of a read."""
+    """The declarations that replace a read."""
 
     FILE = "an attribute of type Source, and a step that reads the file"
     FOLDER = "an attribute of type Sources, which takes a glob"

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from modelbuild import __version__
-from modelbuild.build_record.contents import read_contents
+from modelbuild.build_record.contents import Stamp, read_contents
 from modelbuild.build_record.import_folders import Importable, import_path, importable
 from modelbuild.build_record.record import Listed, Record, Stamps, Surroundings, write_record
 from modelbuild.build_record.stale_targets import BuiltTarget, StaleTargets, above, find_stale
@@ -24,8 +24,7 @@ from modelbuild.store.files import make_folder
 from modelbuild.times import granularity, settled
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
-# size, ctime_ns, inode of a file; of an output, the mtime below the second and its mode (see output_tree.OutputStamp).
-Stamp = tuple[int, int, int]
+# Size, mtime below the second, inode and mode of an output (see output_tree.OutputStamp).
 OutputStamp = tuple[int, int, int, int]
 
 

@@ -1,5 +1,5 @@
-"""What a process inherits that nothing else should have to bear: standard streams that are closed, full, or read by
-nobody, and a umask that takes rights from the user."""
+"""Correct the state that a process inherits: standard streams that are closed, full, or read by nobody, and a umask
+that takes rights from the user."""
 
 from __future__ import annotations
 

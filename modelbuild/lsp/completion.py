@@ -66,7 +66,7 @@ def _choices(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor, limits: 
 
 
 class _Limits:
-    """What one request may take, so that an editor gets an answer in a workspace of any size. `before` is the text
+    """The limits of one request, so that an editor gets an answer in a workspace of any size. `before` is the text
     before the cursor, `reached` whether choices are left out."""
 
     def __init__(self, before: str) -> None:
