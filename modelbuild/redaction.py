@@ -1,4 +1,5 @@
-"""Addresses without the secrets in them: users, passwords, queries and fragments."""
+"""Addresses without the secrets in them: users, passwords, queries and fragments. The user of an ssh address stays: a
+token can stand in the place of a user in the others."""
 
 from __future__ import annotations
 
@@ -10,20 +11,21 @@ if TYPE_CHECKING:
 
 # Its end is also the end of a quotation: messages put addresses into quotes.
 _ADDRESS = re.compile(
-    r"""(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]+://)(?:[^\s/?#"'<>]*@)?([^\s?#"'<>]*)((?:[?#][^\s"'<>]*)?)"""
+    r"""(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]+://)([^\s/?#"'<>]*@)?([^\s?#"'<>]*)((?:[?#][^\s"'<>]*)?)"""
 )
 _PUNCTUATION = ".,:;)]"
 
 
 def without_secrets(text: str) -> str:
-    """Return text whose addresses have no user, password, query and fragment: the signature of a signed address is in
-    its query. The only function that does so; every text that is shown or recorded passes it."""
+    """Return text whose addresses have no user, password, query and fragment, except the user of ssh: the signature
+    of a signed address is in its query. The only function that does so; every text that is shown or recorded passes it."""
     return _ADDRESS.sub(_plain, text) if "://" in text else text
 
 
 def _plain(address: re.Match[str]) -> str:
-    removed = address[3]
-    return f"{address[1]}{address[2]}{removed[len(removed.rstrip(_PUNCTUATION)) :]}"
+    scheme, user, place, removed = address.groups()
+    kept = f"{user[:-1].partition(':')[0]}@" if user and scheme == "ssh://" else ""
+    return f"{scheme}{kept}{place}{removed[len(removed.rstrip(_PUNCTUATION)) :]}"
 
 
 def redacted(value: Any) -> Any:

@@ -21,7 +21,7 @@ from modelbuild.store.file_digests import FileDigests
 from modelbuild.store.files import check_plain, make_folder, open_folder, path_in, remove
 from modelbuild.store.gc import Collected, collect, empty_trash
 from modelbuild.store.lock import UseLock
-from modelbuild.store.ownership import claim
+from modelbuild.store.ownership import claim, restore_mark
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
 from modelbuild.store.schemas import INDEX
 from modelbuild.store.stat import StoreStat, measure
@@ -185,6 +185,7 @@ class LocalStore:
                 remove(str(self._own))
                 return None
             self._actions.flush()
+            restore_mark(self.directory)
             if self._over_cap():
                 collected = self._collect()
         except (OSError, EnvironmentProblem) as error:  # the build itself succeeded

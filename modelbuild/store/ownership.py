@@ -29,6 +29,13 @@ def claim(folder: Path, writable: bool = True) -> None:
     )
 
 
+def restore_mark(folder: Path) -> None:
+    """Mark a folder again that this process claimed, if another program removed the mark: what this process wrote since
+    would otherwise look like a user's. Raises OSError."""
+    if _read_mark(folder) == b"" and os.path.isdir(folder):
+        _write_mark(folder)
+
+
 def _read_mark(folder: Path) -> bytes | None:
     """Return the contents of the file; empty if it is missing, None if it cannot be read."""
     try:

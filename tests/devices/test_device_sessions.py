@@ -154,7 +154,7 @@ def test_a_job_leaves_nothing_on_the_device(server_device: Device, file: File, t
         session.put({"run": script})
         assert session.run("one", ["./run"], 20).status == 0
         assert running(SLEEP) == []
-    assert sorted(path.name for path in (tmp_path / "device").iterdir()) == ["blobs", "lock", "owner"]
+    assert sorted(path.name for path in (tmp_path / "device").iterdir()) == ["CACHEDIR.TAG", "blobs", "lock", "owner"]
     assert (tmp_path / "device/owner").read_text() == ""
 
 

@@ -46,6 +46,14 @@ def test_a_missing_or_empty_folder_becomes_a_cache(tmp_path: Path) -> None:
         assert (folder / MARK_FILE).read_bytes() == MARK
 
 
+def test_a_cache_whose_mark_was_removed_during_its_use_stays_a_cache(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        (tmp_path / MARK_FILE).unlink()
+        digest = store.put_bytes(b"a")
+    with open_store(tmp_path) as store:
+        assert store.read_bytes(digest) == b"a"
+
+
 def test_the_history_marks_an_empty_folder_too(tmp_path: Path) -> None:
     write_some_history(tmp_path)
     assert (tmp_path / MARK_FILE).read_bytes() == MARK

@@ -213,6 +213,7 @@ def test_a_signed_address_is_in_no_error(signed_address: Workspace) -> None:
         ("'s3+http://h/p?x', \"h://u@h?x\"", "'s3+http://h/p', \"h://h\""),
         ("https://a@b:c@h/p", "https://h/p"),
         ("(see https://h/p?x=1): no. https://h/p#x.", "(see https://h/p): no. https://h/p."),
+        ("'ssh://me@h:22?folder=/a' ssh://me:b@h", "'ssh://me@h:22' ssh://me@h"),
         ("1https://a:b@h/p", "1https://h/p"),
         ("https://h?x=https://i?y", "https://h"),
         ("pkg:pypi/a@1#b a@b //a:b what? #3", "pkg:pypi/a@1#b a@b //a:b what? #3"),
