@@ -18,7 +18,7 @@ from tests.devices.sshd import running, wait_for
 from tests.docs.pages import File, parts
 from tests.workspace_builder import Workspace
 
-SLEEP = "86323.5"
+SLEEP = f"86323.{os.getpid()}"  # of this process of tests alone: others run beside it
 SERIAL = "0a388e93"
 ADB = """#!/bin/sh
 # adb -s SERIAL get-state, adb -s SERIAL shell -T LINE: on this machine, while the file `plugged` is there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from modelbuild.devices.problems import DeviceProblem, JobProblem
 from tests.devices.sshd import Proxy, Sshd, free_port, running, started, wait_for
 
 File = Callable[..., LocalFile]
-SLEEP = "86322.5"
+SLEEP = f"86322.{os.getpid()}"  # of this process of tests alone: others run beside it
 HANGS = 200  # seconds; on a busy machine, each of a dozen connections takes seconds
 
 
