@@ -112,7 +112,7 @@ class GraphCheck {
     value.flags = tensor.scalar<std::uint32_t>(Tensor::kFlags);
     const std::uint64_t bytes = value.bytes();
     if (const auto buffer = tensor.scalar<std::uint32_t>(Tensor::kConstantBufferIdx); buffer != 0) {
-      value.packed = check_constant(buffer, bytes);
+      value.named = check_constant(buffer, bytes);
       value.constant = value.ready = true;
     }
     if ((value.flags & kInputFlag) != 0) value.ready = true;
@@ -189,9 +189,10 @@ class GraphCheck {
     for (std::size_t i = 0; i < inputs.size() && inputs[i] >= 0 && (joined == 0 || i < joined); ++i) {
       const auto id = fields.scalar<std::uint32_t>(inputs[i]);
       if (id == kNoValue) continue;
-      const xnnpack::Value& value = values_[number(id)];
+      xnnpack::Value& value = values_[number(id)];
       require(value.ready, "a node reads a value before it is written");
-      require(!value.packed || xnnpack::packs(kind, i), "a node reads a constant that it does not pack");
+      (xnnpack::packs(kind, i) ? value.packed : value.read) = true;
+      require(!value.named || !value.packed || !value.read, "a node reads a constant that another one packs");
     }
     check_node_shapes(kind, fields, values_);
     for (std::size_t i = 0; i < outputs.size() && outputs[i] >= 0; ++i) {

@@ -30,7 +30,9 @@ struct Value {
   std::uint32_t external = kNoValue;
   std::uint32_t flags = 0;
   bool constant = false;
-  bool packed = false;  // a constant that the delegate frees after compilation, when XNNPACK has a packed copy
+  bool named = false;   // a constant outside of the blob
+  bool packed = false;  // a node packs it: the delegate frees the constant after compilation, if it is a named one
+  bool read = false;    // a node reads it when it runs
   bool ready = false;   // has elements when the next node runs
 
   // Each row begins at a byte.

@@ -45,6 +45,7 @@ def write_programs(folder: Path) -> list[Path]:
         lower("xnnpack_scalar", export(_scalar, matrix[0, 0]), xnnpack)
         lower("xnnpack_static", export(_quantized(image, dynamic=False), image), xnnpack)
         lower("xnnpack_dynamic", export(_quantized(matrix, dynamic=True), matrix), xnnpack)
+        lower("xnnpack_shared", export(_shared(), matrix), xnnpack)
         methods = {"wide": export(torch.nn.Linear(6, 9), matrix), "narrow": export(torch.nn.Linear(6, 2), matrix)}
         lower("methods", methods)
         lower("xnnpack_methods", methods, xnnpack)
@@ -54,6 +55,21 @@ def write_programs(folder: Path) -> list[Path]:
 def _scalar(x: Any) -> Any:
     """Reshape a tensor without dimensions, and back."""
     return (x * 2).reshape(1).reshape(()).abs()
+
+
+def _shared() -> Any:
+    """Return a model in which a product, which packs its weight, and a sum read one constant."""
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 6))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.nn.functional.linear(x, self.weight), self.weight + x
+
+    return Model()
 
 
 def _module(function: Callable[..., Any]) -> Any:

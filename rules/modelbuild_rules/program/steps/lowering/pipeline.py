@@ -35,7 +35,7 @@ from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
 from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
-from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
+from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes, restore_ranges
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
     has_complex_scalars,
     in_real_arithmetic,
@@ -165,6 +165,7 @@ class StackLowering:
         self.program = program
         self.stack = stack
         self.unfit = Unfit()
+        self._declared = dict(program.range_constraints)
         self._folder = folder
         self._progress = progress
         self._tried: set[Any] = set()
@@ -190,6 +191,7 @@ class StackLowering:
         self._rewrite(EXPORTED)
         for number in count(1):
             self._begin()
+            restore_ranges(self.program, self._declared)
             self._rewrite(REPEATED)
             self._unbounded = bound_sizes(self.program)
             self._progress(*(("lowering again", number) if number > 1 else ("lowering",)))
@@ -277,6 +279,7 @@ class StackLowering:
 
     def _check(self, edge: Any) -> None:
         """Check the operators of the edge program before any backend gets a partition of it."""
+        restore_ranges(edge, self._declared)
         if self._is_checked:
             return
         unrunnable = Unrunnable(edge, self.stack)

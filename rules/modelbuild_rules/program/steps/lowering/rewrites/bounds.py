@@ -47,6 +47,16 @@ def bound_sizes(ep: ExportedProgram) -> str:
     return "; ".join(unbounded.values())
 
 
+def restore_ranges(ep: ExportedProgram, declared: Mapping[Any, ValueRanges[Any]]) -> None:
+    """Give the sizes of inputs their declared ranges again. torch narrows them as it decomposes a program: a comparison
+    with the example's size makes it assume that no size is 0 or 1."""
+    for value in (node.meta.get("val") for node in ep.graph.find_nodes(op="placeholder")):
+        for size in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(size, torch.SymInt) and size.node.expr in declared:
+                ranges = size.node.shape_env.var_to_range
+                ranges[size.node.expr] = ep.range_constraints[size.node.expr] = declared[size.node.expr]
+
+
 def _sizes(node: torch.fx.Node) -> list[torch.SymInt]:
     """Return the sizes of a node's tensors that are not numbers."""
     values = [each for each in pytree.tree_leaves(node.meta.get("val")) if isinstance(each, torch.Tensor)]
