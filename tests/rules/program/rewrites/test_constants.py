@@ -43,6 +43,19 @@ def test_grids_and_tables_are_folded_and_weights_are_not() -> None:
     assert operators(Grid(), torch.ones(2, 4, 4)) == ["mul", "exp", "mul", "add", "add"]
 
 
+class Masked(nn.Module):
+    """Computes masks of the types and sizes of tensors that are no constants."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        mask = x.new_zeros(3, dtype=torch.int64)
+        mask[1:] = 2
+        return x * mask.exp(), y + torch.ones_like(y) * torch.full_like(y, 4), x + x.new_full((3,), 2) * x.new_ones(3)
+
+
+def test_tensors_of_the_type_of_another_are_folded() -> None:
+    assert operators(Masked(), torch.ones(3).double(), torch.ones(2, 3).t()) == ["mul", "add", "add"]
+
+
 class Drawn(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.rand(3) * torch.arange(3)

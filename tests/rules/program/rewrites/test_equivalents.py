@@ -44,6 +44,19 @@ def with_infinities(*shape: int) -> Tensor:
     [
         (torch.ops.aten._is_all_true, (ROWS < 6,)),
         (torch.ops.aten._is_any_true, (ROWS > 6,)),
+        *(
+            (
+                lambda x, shifts=shifts, dims=dims: torch.roll(x, shifts, dims),
+                (torch.randn(3, 0, 2) if empty else ROWS.reshape(2, 2),),
+            )
+            for shifts, dims, empty in (
+                (1, None, False),
+                ((1, -1), (0, 1), False),
+                ((5, 1), (-1, 1), False),
+                (2, 1, False),
+                (1, 1, True),
+            )
+        ),
         (torch.ops.aten._is_all_true, (ROWS < 7,)),
         *(
             (interpolated(mode, antialias=True, **how), (x,))

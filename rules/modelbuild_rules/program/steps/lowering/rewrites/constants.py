@@ -23,6 +23,19 @@ from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decom
 _MOST = 1 << 20
 """Maximum number of bytes of a constant."""
 
+_aten = torch.ops.aten
+_OF_TYPES = frozenset(
+    {
+        _aten.full_like.default,
+        _aten.new_full.default,
+        _aten.new_ones.default,
+        _aten.new_zeros.default,
+        _aten.ones_like.default,
+        _aten.zeros_like.default,
+    }
+)
+"""Operators that read the type of their tensor, and perhaps the shape, but no values."""
+
 
 def has_constant_nodes(program: ExportedProgram) -> bool:
     """Return whether a program has nodes that compute the same in every call."""
@@ -76,9 +89,14 @@ def _constant_nodes(program: ExportedProgram) -> dict[Node, None]:
     known = {node for node in program.graph.nodes if node.op == "placeholder" and node.name in lifted}
     found: dict[Node, None] = {}
     for node in program.graph.nodes:
-        if _is_pure(node) and all(each in known or each in found for each in node.all_input_nodes):
+        if _is_pure(node) and all(each in known or each in found for each in _read_by(node)):
             found[node] = None
     return found
+
+
+def _read_by(node: Node) -> list[Node]:
+    """Return the nodes whose values a node reads."""
+    return [each for each in node.all_input_nodes if node.target not in _OF_TYPES or each is not node.args[0]]
 
 
 def _is_pure(node: Node) -> bool:
@@ -112,7 +130,12 @@ def _values(program: ExportedProgram, nodes: dict[Node, None]) -> dict[Node, Any
     found: dict[Node, Any] = {}
     with torch.no_grad():
         for node in nodes:
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: {**known, **found}[each])
+            values = {**known, **found}
+            if node.target in _OF_TYPES:
+                values[node.args[0]] = torch.empty((), dtype=node.args[0].meta["val"].dtype).expand(
+                    node.meta["val"].shape
+                )
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
             found[node] = node.target(*args, **kwargs)
     return {
         node: value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value

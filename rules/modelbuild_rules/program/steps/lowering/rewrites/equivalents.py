@@ -10,6 +10,7 @@
 | the questions of `torch._check` whether all or some values are true | `any` |
 | inverses, solutions and factors that check, also of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
+| roll of known sizes, which executorch makes a gather by computed indices | a concatenation of slices |
 | rrelu in evaluation mode | leaky_relu |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
@@ -112,6 +113,20 @@ def _narrow_copy(x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     return aten.slice_copy.Tensor(x, dim % x.dim(), start, start + length)
 
 
+def _roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
+    if not dims:
+        rolled = _roll(x.reshape(-1), shifts, (0,))
+        return rolled if rolled is NotImplemented else rolled.reshape(x.shape)
+    if not all(isinstance(number, int) for number in (*shifts, *(x.shape[dim] for dim in dims))):
+        return NotImplemented
+    rolled = x
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        if size and (last := shift % size):
+            rolled = torch.cat((rolled.narrow(dim, size - last, last), rolled.narrow(dim, 0, size - last)), dim)
+    return x.clone() if rolled is x else rolled
+
+
 def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None) -> Any:
     return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
 
@@ -199,6 +214,7 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_tensorinv.default: _tensor_inverse,
     aten.linalg_tensorsolve.default: _tensor_solution,
     aten.narrow_copy.default: _narrow_copy,
+    aten.roll.default: _roll,
     aten.rrelu.default: _rrelu,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,

@@ -1,0 +1,47 @@
+"""Operators that only arrange elements do not split a partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.rules.backends.xnnpack.comparison import Form, compared, numbers
+
+
+def attention(module: nn.Module, x: Tensor) -> Tensor:
+    """Return windows' attention, as in a Swin transformer: a roll, one product for queries, keys and values, a mask."""
+    mask = x.new_zeros(x.shape[1], x.shape[1])
+    mask[:2, 2:], mask[2:, :2] = -100.0, -100.0
+    queries, keys, values = module.layer(x.roll(1, 1)).view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
+    scores = (queries @ keys.transpose(-2, -1) + mask.unsqueeze(0)).softmax(-1)
+    return (scores @ values).transpose(1, 2).reshape(2, 5, 8).roll(-1, 1)
+
+
+def test_attention_of_windows_is_one_partition(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    made = compared(Form(attention, layer=nn.Linear(6, 24)), [(numbers(2, 5, 6),)], tmp_path, 1e-5)
+    assert made.nodes("portable") == {}
+    assert "aten.slice_copy.Tensor" in made.nodes("xnnpack")
+
+
+@pytest.mark.parametrize("x", [numbers(3, 4, 5), torch.arange(60).reshape(3, 4, 5), numbers(3, 4, 5).half()])
+def test_arrangements(x: Tensor, tmp_path: Path) -> None:
+    """Of all types, at each end, of an input and of a result; also of weights, and as outputs."""
+
+    def arranged(module: nn.Module, x: Tensor) -> list[Tensor]:
+        y = x + 1
+        one = y.select(-3, -1).unsqueeze(0).unsqueeze(2), y.select(2, 0), y[1:2].squeeze(0), y.expand(3, 4, 5)
+        return [*one, x[0] + 1, x.unsqueeze(1), y.expand(2, 3, 4, 5) * 2, y[:, 0, 0][1] + 1]
+
+    compared(Form(arranged), [(x,)], tmp_path)
+
+
+def test_sizes_that_are_not_known(tmp_path: Path) -> None:
+    """The program runs also without rows."""
+    rows = torch.export.Dim("rows", min=0, max=8)
+    module = Form(lambda m, x: ((x + 1)[:, 0] * 2, (x + 1).unsqueeze(1) * 2, (x + 1)[-1:].expand(1, 3))).eval()
+    program = torch.export.export(module, (numbers(4, 3),), dynamic_shapes={"inputs": ({0: rows},)})
+    compared(program, [(numbers(4, 3),), (numbers(7, 3),)], tmp_path)
