@@ -17,8 +17,8 @@ _PUNCTUATION = ".,:;)]"
 
 
 def without_secrets(text: str) -> str:
-    """Return text whose addresses have no user, password, query and fragment, except the user of ssh: the signature
-    of a signed address is in its query. The only function that does so; every text that is shown or recorded passes it."""
+    """Return text whose addresses have no user, password, query and fragment, except the user of ssh: the signature of
+    a signed address is in its query. The only function that does so; every text that is shown or recorded passes it."""
     return _ADDRESS.sub(_plain, text) if "://" in text else text
 
 
