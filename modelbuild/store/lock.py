@@ -58,9 +58,8 @@ class UseLock:
 
 
 class KeyLocks:
-    """Locks by key between the builds that use a cache: a byte of one file for each key (fcntl(2), open file description
-    locks). Threads of one build do not exclude each other. Where the file cannot be locked, as in a read-only cache,
-    nobody waits.
+    """Locks by key between the builds that use a cache: a byte of one file for each key (fcntl(2), locks of open
+    file descriptions). Threads of one build do not exclude each other. Where the file cannot be locked, nobody waits.
     """
 
     def __init__(self, path: Path) -> None:
