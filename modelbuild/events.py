@@ -79,7 +79,7 @@ class ActionStarted(Event):
 class ActionProgress(Event):
     """An action that runs here has begun another part of its work: `part` is one short line, such as `kernel 4 of 17`.
     At most a few events a second for each action; none after its ActionFinished. '': the part has ended. `waiting`: the
-    part is a wait for a worker."""
+    part is a wait, for a worker or for another build that runs the action."""
 
     id: str
     part: str

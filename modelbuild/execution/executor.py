@@ -72,7 +72,8 @@ def step_order(request: ActionRequest) -> StepOrder:
 class Outcome:
     """The end of a run. `result` is None after a failure; `problem` is then the reason in one line (several lines for a
     traceback in the user's code). `stdout` and `stderr` are always set. If `keep` is false, the result is not cached
-    for later builds. `place` is None for actions that ran here."""
+    for later builds. `place` is None for actions that ran here. `found`: another build
+    ran the action meanwhile."""
 
     result: ActionResult | None
     problem: str = ""
@@ -80,6 +81,7 @@ class Outcome:
     stderr: Digest | None = None
     keep: bool = True
     place: Place | None = None
+    found: bool = False
 
 
 class Executor(Protocol):

@@ -30,6 +30,7 @@ from modelbuild.session.request import Means
 from modelbuild.session.source_files import Sources
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
+from modelbuild.store.lock import KeyLocks
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 
@@ -45,13 +46,16 @@ class Engine:
     resolver: Resolver
     executor: Executor
     estimates: Estimates
+    running: KeyLocks
 
     def scheduler(self, analyzer: Analyzer, executor: Executor, afresh: Collection[str]) -> Scheduler:
         """Return a scheduler for an analyzer's graph. The actions `afresh` run although the cache contains their
         results."""
         means = self.means
         policy = SchedulingPolicy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, self.estimates)
-        return Scheduler(analyzer.graph, self.store, self.resolver, self.sources.entry, executor, self.reporter, policy)
+        return Scheduler(
+            analyzer.graph, self.store, self.resolver, self.sources.entry, executor, self.reporter, policy, self.running
+        )
 
 
 def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:
@@ -96,6 +100,6 @@ def open_engine(
         resolver = Resolver(code, workspace.root, store.read_bytes, sources, models, pythons, find, limit)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
-            yield Engine(means, reporter, store, sources, code, resolver, executor, estimates)
+            yield Engine(means, reporter, store, sources, code, resolver, executor, estimates, local.running)
         finally:
             executor.close()

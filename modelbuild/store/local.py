@@ -20,7 +20,7 @@ from modelbuild.store.environments import environments
 from modelbuild.store.file_digests import FileDigests
 from modelbuild.store.files import check_plain, make_folder, open_folder, path_in, remove
 from modelbuild.store.gc import Collected, collect, empty_trash
-from modelbuild.store.lock import UseLock
+from modelbuild.store.lock import KeyLocks, UseLock
 from modelbuild.store.ownership import claim, restore_mark
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
 from modelbuild.store.schemas import INDEX
@@ -53,6 +53,7 @@ class LocalStore:
     scratch    a folder on the blobs' file system for actions' own folders, so that outputs are renamed, not copied;
                the next collection deletes leftovers of killed builds
     files      digests of workspace files
+    running    held by the builds that run actions, by the actions' keys
 
     A read-only folder is only read; new blobs go to a temporary folder that close() removes.
     """
@@ -67,6 +68,7 @@ class LocalStore:
         self._lock = UseLock(directory / "lock")
         self._lock.share()
         self._own = directory if writable else _temporary_folder()
+        self.running = KeyLocks(self._own / "running")
         self._pid = os.getpid()
         make_folder(self._own, self._own / "cas")
         self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
@@ -193,6 +195,7 @@ class LocalStore:
         finally:
             self._database.close()
             self._lock.close()
+            self.running.close()
         return collected
 
     def __enter__(self) -> LocalStore:

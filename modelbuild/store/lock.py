@@ -9,7 +9,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -51,6 +52,43 @@ class UseLock:
 
     def close(self) -> None:
         self.release()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class KeyLocks:
+    """Locks by key between the builds that use a cache: a byte of one file for each key (fcntl(2), locks of open
+    file descriptions). Threads of one build do not exclude each other. Where the file cannot be locked, nobody waits.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._fd = -1
+        with suppress(OSError):
+            self._fd = _open(path)
+
+    @contextmanager
+    def held(self, key: str, wait: Callable[[], bool]) -> Iterator[None]:
+        """Hold the lock of a key, a SHA-256 in hexadecimal. While another build holds it, call `wait`, which pauses;
+        continue without the lock when that returns False."""
+        while not self._lock(fcntl.F_WRLCK, key) and wait():
+            pass
+        try:
+            yield
+        finally:
+            self._lock(fcntl.F_UNLCK, key)
+
+    def _lock(self, kind: int, key: str) -> bool:
+        """Return False if another build holds the lock."""
+        place = int(key[:15], 16)  # two keys with the same byte only wait for each other
+        try:
+            # struct flock: type, whence, start, length, process
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0))
+        except (OSError, ValueError) as error:
+            return not (isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES))
+        return True
+
+    def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

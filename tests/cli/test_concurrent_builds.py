@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.command_runner import Running
 from tests.stages import Stages, running, wait_for
 
 
@@ -16,21 +17,68 @@ def chain(stages: Stages) -> None:
     )
 
 
-def test_two_builds_at_once_are_both_right_and_neither_waits_for_the_other(stages: Stages) -> None:
+WAITS = "waits for another build"
+
+
+def start_two(stages: Stages, *arguments: str) -> tuple[Running, Running]:
+    """Start two builds, of which one is in the midst of an action that the other waits for."""
+    stages.hold.touch()
+    first = stages.start("//a/...", "--json", *arguments)
+    stages.waiting("middle")
+    events = stages.workspace.root.parent / "events"
+    second = stages.start("//a/...", "--json", f"--build-event-json={events}", *arguments)
+    wait_for(lambda: events.exists() and WAITS in events.read_text())
+    return first, second
+
+
+def test_two_builds_at_once_run_each_action_once(stages: Stages) -> None:
     many = {f"after{number}": {"srcs": [":middle"]} for number in range(6)}
     stages.declare(first={}, middle={"srcs": [":first"], "waits": str(stages.hold)}, **many)
-    stages.hold.touch()
-    builds = [stages.start("//a/...", "--json", f"--jobs={jobs}") for jobs in (1, 2)]
-    stages.waiting("middle", 2)  # both are in the midst of the same action
+    builds = start_two(stages)
+    stages.waiting("middle")  # still only one
     stages.hold.unlink()
-    for build in builds:
-        ended = build.wait()
-        assert (ended.code, ended.err) == (0, "")
-        assert ended.json["ok"]
+    ended = [build.wait() for build in builds]
+    for each in ended:
+        assert (each.code, each.err) == (0, "")
+        assert each.json["ok"]
+    assert sum(each.json["counts"]["ran"] for each in ended) == 8
+    assert sum(each.json["counts"]["cached"] for each in ended) == 8
     for name in many:
         assert stages.output(name) == f"first\nmiddle\n{name}\n"
     stages.verify_cache()
     assert stages.workspace.ran("//a/...") == set()
+
+
+def test_a_build_goes_on_when_the_one_that_it_waits_for_is_killed(stages: Stages) -> None:
+    chain(stages)
+    first, second = start_two(stages)
+    killed = stages.waiting("middle")
+    first.kill()
+    wait_for(lambda: stages.waiting("middle") != killed)
+    stages.hold.unlink()
+    ended = second.wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert stages.output("last") == "first\nmiddle\nlast\n"
+    stages.verify_cache()
+
+
+def test_a_build_that_waits_runs_an_action_that_failed_in_the_other_one(stages: Stages) -> None:
+    stages.declare(middle={"waits": str(stages.hold), "does": FAILS})
+    builds = start_two(stages)
+    stages.hold.unlink()
+    for ended in (build.wait() for build in builds):
+        assert ended.code == 1
+        assert ended.json["counts"] == {"actions": 1, "ran": 0, "cached": 0, "failed": 1}
+
+
+def test_a_build_that_waits_can_be_interrupted(stages: Stages) -> None:
+    chain(stages)
+    first, second = start_two(stages)
+    second.send(signal.SIGINT)
+    assert second.wait().code == 8
+    assert not first.over
+    stages.hold.unlink()
+    assert first.wait().code == 0
 
 
 def test_a_build_is_done_while_another_one_is_stuck(stages: Stages) -> None:

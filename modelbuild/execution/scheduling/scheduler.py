@@ -6,6 +6,7 @@ traces. An action with unchanged inputs has an unchanged key, so a rebuild stops
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, Fil
 from modelbuild.analysis.undeclared_reads import refused_reads
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
-from modelbuild.events import ActionStarted, CacheUsed, GraphGrew, Reporter
+from modelbuild.events import ActionProgress, ActionStarted, CacheUsed, GraphGrew, Reporter
 from modelbuild.execution.executor import ActionRequest, Executor, Outcome
 from modelbuild.execution.keys import key_of, material_of
 from modelbuild.execution.resolver import Resolver
@@ -31,12 +32,17 @@ from modelbuild.execution.scheduling.report import Report, Reports, named
 from modelbuild.execution.scheduling.slots import Key, Slots, machine
 from modelbuild.execution.scheduling.start_order import StartOrder
 from modelbuild.store.interface import Store
+from modelbuild.store.lock import KeyLocks
 from modelbuild.workspace.workspace import BUILT_IN
 
 T = TypeVar("T")
 
 # Lookups in hand for each thread that looks up.
 _AHEAD = 4
+
+# Seconds between looks at an action that another build runs, and the longest wait: that build may be stopped.
+_LOOK = 0.1
+_LONGEST_WAIT = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class SchedulingPolicy:
 
 class Scheduler:
     """Builds artifacts. `build` may be called again for more artifacts. `source` returns a workspace file's absolute
-    path and content."""
+    path and content. `running`: held while an action runs, so that builds with one cache run it once."""
 
     def __init__(
         self,
@@ -70,6 +76,7 @@ class Scheduler:
         executor: Executor,
         reporter: Reporter,
         policy: SchedulingPolicy = SchedulingPolicy(),
+        running: KeyLocks | None = None,
     ) -> None:
         self.graph = graph
         self.values = Values(source)
@@ -79,6 +86,8 @@ class Scheduler:
         self._executor = executor
         self._reporter = reporter
         self._policy = policy
+        self._running = running
+        self._closed = threading.Event()
         self._machine = machine(policy.jobs)
         self._reports = Reports(self.report, self.values, store, reporter, self._keeping)
         self._remaker = Remaker(store, lambda request: self._loop.spawn(self._run_again(request)))
@@ -136,6 +145,7 @@ class Scheduler:
                 return self._loop.run(main())
             except BaseException:
                 if self._loop.busy:
+                    self._closed.set()
                     self._executor.close()
                 raise
 
@@ -274,7 +284,7 @@ class Scheduler:
             return await self._reports.failed(action, outcome, keyed.key, slot)
         if outcome.place is not None and not twin:
             self.report.places[action.id] = outcome.place
-        await self._reports.succeeded(action, keyed, outcome.result, "cached" if twin else "ran", slot)
+        await self._reports.succeeded(action, keyed, outcome.result, "cached" if twin or outcome.found else "ran", slot)
         return None
 
     def _look_up(self, action: Action) -> Keyed:
@@ -308,6 +318,30 @@ class Scheduler:
         return await self._remaker.keeping(attempt)
 
     def _execute(self, keyed: Keyed) -> Outcome:
+        if self._running is None or keyed.request.action.id in self._policy.afresh:
+            return self._execute_here(keyed)
+        # No cycle: a build that holds a key runs its action, and waits for no other key meanwhile.
+        with self._running.held(keyed.key, self._wait(keyed.request.action.id)):
+            result = self._store.get_action(keyed.key)  # another build may have stored it since the lookup
+            if result is None:
+                return self._execute_here(keyed)
+        self._remaker.know(keyed, result)
+        return Outcome(result, found=True)
+
+    def _wait(self, action: str) -> Callable[[], bool]:
+        """Return the wait for a build that runs an action."""
+        until = 0.0
+
+        def wait() -> bool:
+            nonlocal until
+            if not until:
+                until = time.monotonic() + _LONGEST_WAIT
+                self._reporter.emit(ActionProgress(action, "waits for another build", waiting=True))
+            return not self._closed.wait(_LOOK) and time.monotonic() < until
+
+        return wait
+
+    def _execute_here(self, keyed: Keyed) -> Outcome:
         outcome = self._executor.run(keyed.request)
         if outcome.place is None and (problem := self._resolver.outdated(keyed.request)):
             return replace(outcome, result=None, problem=problem)
