@@ -12,7 +12,7 @@ Params   backends           [OfferedBackend], in the order in which they are off
          shares_state       true if buffers that the method changes get a separate arena, under their names
 Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it,
                             versions.json, and kernels.json if it needs kernel libraries: [ManifestKernels]
-         partitions         tree: p0/, p1/, ... each a separate program (program/, weights/) with partition.json
+         partitions         tree: p0/, p1/, ... each a separate program (program/ with partition.json, weights/)
          plan               JSON: [PlannedPartition]
          report             JSON: [NodeDelegation], in the program's order; program/documents.py has the documents.
          notes              text: facts for the program's author, one line each

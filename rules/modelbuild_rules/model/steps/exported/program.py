@@ -7,6 +7,7 @@ traces, module paths and example inputs are omitted, so programs that differ onl
 
 save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be the same)
     load_program(structure_dir, weights_dir)            weights are mapped, and loaded on first access
+    load_program(structure_dir, None)                   weights have no values
     canonicalize(ep)                                    the same program under canonical names
 
 The format covers ATen programs (from torch.export) and programs of executorch's edge dialect, with dynamic shapes,
@@ -47,12 +48,11 @@ from torch.utils import _pytree as pytree
 
 from modelbuild_rules.model.steps.exported.graph import GraphReader, GraphWriter, canonical_names
 from modelbuild_rules.model.steps.exported.symbols import SymbolReader, SymbolWriter
-from modelbuild_rules.model.steps.exported.tensors import read_tensors, write_tensors
+from modelbuild_rules.model.steps.exported.tensors import STRUCTURE, read_tensors, write_tensors
 from modelbuild_rules.model.steps.exported.values import read_value, write_value
 
 Json = Any
 FORMAT = 1
-STRUCTURE = "program.json"
 _ARGUMENTS = (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -64,8 +64,9 @@ def save_program(ep: ExportedProgram, structure_dir: Path, weights_dir: Path) ->
     (structure_dir / STRUCTURE).write_text(_lines(document) + "\n", encoding="utf-8")
 
 
-def load_program(structure_dir: Path, weights_dir: Path) -> ExportedProgram:
-    """Read a program that `save_program` wrote. Raises ValueError for another version of the format."""
+def load_program(structure_dir: Path, weights_dir: Path | None) -> ExportedProgram:
+    """Read a program that `save_program` wrote; without its weights, they are on the device `meta`. Raises ValueError for
+    another version of the format."""
     document = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))
     if document["format"] != FORMAT:
         raise ValueError(f"program format {document['format']}; expected {FORMAT}")
