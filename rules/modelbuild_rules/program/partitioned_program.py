@@ -50,8 +50,12 @@ class DeviceBackend:
         """Return the entry for a step that repeats the partition and compile steps."""
         backend = self.entry.backend
         compiled = backend.compile_attributes(self.entry.attributes, self.facts)
-        steps = {"compiling": backend.compiling, "storing": backend.storing}
-        return {**offered(self.entry, self.facts), **steps, "compiled": compiled}
+        return {
+            **offered(self.entry, self.facts),
+            "compiling": backend.compiling,
+            "storing": backend.storing,
+            "compiled": compiled,
+        }
 
     def compile(
         self, ctx: Expander, planned: PlannedPartition, partition: DerivedArtifact, error_text: ErrorText
@@ -96,7 +100,8 @@ class DeviceBackend:
     def _resources(self, planned: PlannedPartition) -> Resources:
         gpus = self.entry.backend.gpus(self.entry.attributes)
         capability = min(self.facts["compute_capabilities"], key=float) if gpus else ""
-        return Resources(memory=(1 << 30) + 4 * planned["bytes"], gpu=gpus, compute_capability=capability)
+        weights = 0 if self.entry.backend.storing else planned["bytes"]
+        return Resources(memory=(1 << 30) + 4 * weights, gpu=gpus, compute_capability=capability)
 
 
 @dataclass(frozen=True)

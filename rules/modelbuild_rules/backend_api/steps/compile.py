@@ -37,8 +37,8 @@ def input_partition(step: Step) -> tuple[Any, list[CompileSpec]]:
 
 def input_structure(step: Step) -> tuple[Any, list[CompileSpec]]:
     """Return the partition of a compile step that gets no values of weights, and its compile specs: an edge
-    ExportedProgram, whose weights are on the device `meta`. Raises StepError unless the checked version of executorch is
-    installed."""
+    ExportedProgram, whose weights are on the device `meta`. Raises StepError unless the checked version of executorch
+    is installed."""
     executorch_private.require()
     step.progress("reading the partition")
     return read_structure(step.input("program"))

@@ -1,8 +1,8 @@
 """Read and write partitions: a program under canonical names, and its partitioner's data for the compiler.
 
 A partition is two folders: `program` has everything except the values of tensors, `weights` has the values.
-`partition.json`, in `program`, contains the compile specs and, by position in the graph, the partitioner's annotations for its
-backend's compiler. Equal partitions of any programs have equal bytes. A partition that changes buffers also has
+`partition.json`, in `program`, contains the compile specs and, by position in the graph, the partitioner's annotations
+for its backend's compiler. Equal partitions of any programs have equal bytes. A partition that changes buffers also has
 `changed`: their qualified names, by their names in its program.
 """
 
@@ -68,7 +68,7 @@ def _read(structure: Path, weights: Path | None) -> tuple[Any, list[CompileSpec]
 
 
 def read_changed(folder: Path) -> Mapping[str, str]:
-    """Return the qualified names of the buffers that a partition changes, by their names in its program. `folder` is the
-    partition's folder `program`."""
+    """Return the qualified names of the buffers that a partition changes, by their names in its program. `folder` is
+    the partition's folder `program`."""
     found: Mapping[str, str] = json.loads((folder / _ABOUT).read_text()).get("changed", {})
     return found

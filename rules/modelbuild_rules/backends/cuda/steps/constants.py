@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -36,7 +36,7 @@ def _folded(part: int, weight: Tensor, *others: Tensor | float | None) -> Tensor
     """Return the weight (0) or the bias (1) of a convolution with the batch normalization after it, computed in
     float64."""
     wide = [each.double() if isinstance(each, Tensor) else each for each in (weight, *others)]
-    return fuse_conv_bn_weights(*wide)[part].to(weight.dtype)  # type: ignore[arg-type]
+    return fuse_conv_bn_weights(*wide)[part].to(weight.dtype)
 
 
 def _with_channels(weight: Tensor, more: int) -> Tensor:
@@ -51,7 +51,7 @@ def _channels_last(weight: Tensor) -> Tensor:
     return weight.movedim(first, -1).contiguous().movedim(-1, first)
 
 
-_OPERATIONS = {
+_OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "folded weight": lambda *given: _folded(0, *given),
     "folded bias": lambda *given: _folded(1, *given),
     "with channels": _with_channels,

@@ -1,7 +1,7 @@
 """Write the weights of a compiled partition as its library reads them.
 
-Inputs   code       tree: library.so, constants.json ([StoredConstant] of backends/cuda/documents.py), values/ and files for
-                    the compiled partition, as backends/cuda/steps/compile.py writes them
+Inputs   code       tree: library.so, constants.json ([StoredConstant] of backends/cuda/documents.py), values/ and other
+                    files of the compiled partition, as backends/cuda/steps/compile.py writes them
          partition  tree: the partition
 Outputs  compiled   tree: the compiled partition, as of every compile step (backend_api/steps/compile.py)
 """
@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from modelbuild.step import Step

@@ -65,8 +65,8 @@ def save_program(ep: ExportedProgram, structure_dir: Path, weights_dir: Path) ->
 
 
 def load_program(structure_dir: Path, weights_dir: Path | None) -> ExportedProgram:
-    """Read a program that `save_program` wrote; without its weights, they are on the device `meta`. Raises ValueError for
-    another version of the format."""
+    """Read a program that `save_program` wrote. Without its weights, they are on the device `meta`. Raises ValueError
+    for another version of the format."""
     document = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))
     if document["format"] != FORMAT:
         raise ValueError(f"program format {document['format']}; expected {FORMAT}")

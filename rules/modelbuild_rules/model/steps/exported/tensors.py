@@ -48,8 +48,8 @@ def weights_of(structure_dir: Path, weights_dir: Path) -> dict[str, torch.Tensor
 
 
 def read_tensors(table: list[Json], folder: Path | None) -> dict[str, torch.Tensor]:
-    """Return the tensors of a table, mapped from their files; writing to a tensor changes no file. Without a folder they
-    are on the device `meta`: they have no values."""
+    """Return the tensors of a table, mapped from their files; writing to a tensor changes no file. Without a folder,
+    they are on the device `meta`: they have no values."""
     found: dict[str, torch.Tensor] = {}
     by_file: dict[str, torch.Tensor] = {}
     for entry in table:

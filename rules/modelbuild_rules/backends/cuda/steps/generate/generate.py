@@ -71,8 +71,8 @@ def generate(
     candidates: Candidates | None = None,
     progress: Progress = ignore_progress,
 ) -> Generated:
-    """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities. Values of its
-    weights are not read.
+    """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities. The values
+    of its weights are not read.
 
     precision   of float32 products: "fp32" or "tf32"
     tuning      earlier choices on a GPU; it records the origin of each choice

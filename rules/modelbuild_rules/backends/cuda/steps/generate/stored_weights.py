@@ -1,5 +1,5 @@
-"""Decide how the weights of a partition's convolutions are stored, so that its kernels compute and read less. No decision
-depends on the values of weights.
+"""Decide how the weights of a partition's convolutions are stored, so that its kernels compute and read less. No
+decision depends on the values of weights.
 
 Private names used, checked on torch 2.14.0 and executorch 1.5.1: ExportedProgram._state_dict and _constants,
 executorch.exir.dialects._ops.ops.

@@ -75,7 +75,6 @@ def compile(
 def _write_constants(constants: Sequence[Constant], changed: Mapping[str, str], folder: Path) -> None:
     """Write the constants of a library: recipes, and the values of those that are part of the code. `changed`: as for
     `compile`."""
-    (folder / VALUES).mkdir()
     written: list[StoredConstant] = []
     for each in constants:
         kind, numbers = str(scalar_type_enum(each.tensor.dtype).value), (each.tensor.shape, each.tensor.stride())
@@ -88,6 +87,7 @@ def _write_constants(constants: Sequence[Constant], changed: Mapping[str, str], 
             "layout": layout(each.tensor),
         }
         if each.recipe is None:
+            (folder / VALUES).mkdir(exist_ok=True)
             made["value"] = str(len(written))
             (folder / VALUES / made["value"]).write_bytes(storage(each.tensor))
         else:
