@@ -86,8 +86,8 @@ class DeviceBackend:
         if not backend.storing:
             return compiled
         return ctx.action(
-            "weights",
-            name=f"weights:{planned['id']}",
+            "store",
+            name=f"store:{planned['id']}",
             step=backend.storing,
             inputs={"code": compiled, "partition": partition},
             outputs=[Output("compiled", "compiled", "tree")],

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
-from modelbuild_rules.backend_api.steps.recipes import Recipe
-
 Layout: TypeAlias = list[Any]
 """A tensor's dtype, sizes, strides, offset in its storage, and the bytes of its storage."""
 
@@ -25,8 +23,8 @@ class StoredConstant(TypedDict):
     layout: Layout
     """The layout that the library expects."""
 
-    recipe: NotRequired[Recipe]
-    """How it derives from the weights of the partition."""
+    recipe: NotRequired[str | list[Any]]
+    """A `Recipe` of backend_api/steps/recipes.py: how it derives from the weights of the partition."""
 
     value: NotRequired[str]
     """Instead of a recipe: the name of the file in `values` with its bytes, which are part of the code."""

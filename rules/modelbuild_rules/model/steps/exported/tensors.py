@@ -10,9 +10,17 @@ from typing import Any
 
 import torch
 
+from modelbuild_rules.model.steps.exported.sources import source
+
 Json = Any
 STRUCTURE = "program.json"
 """The file of a program's structure, whose `tensors` are their table."""
+
+
+SOURCE = ".source"
+"""The suffix of a file that has, instead of a tensor's bytes, the name of another file with them."""
+VALUES = "values"
+"""The folder, in a program's structure, of the values that may decide how it is lowered, under their names."""
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Json]:
@@ -24,12 +32,18 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Jso
     table: list[Json] = []
     written: dict[Any, str] = {}
     for name, tensor in tensors.items():
-        _check(name, tensor)
+        known = source(tensor)
+        if known is None:
+            _check(name, tensor)
         stride, span = _layout(tensor)
-        key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.dtype, tuple(tensor.shape), stride)
+        place = tensor.untyped_storage().data_ptr() if known is None else known
+        key = (place, tensor.storage_offset(), tensor.dtype, tuple(tensor.shape), stride)
         if key not in written or tensor.numel() == 0:
             written[key] = str(len(set(written.values())))
-            _write(tensor, stride, span, folder / written[key])
+            if known is None:
+                _write(tensor, stride, span, folder / written[key])
+            else:
+                (folder / f"{written[key]}{SOURCE}").write_text(known)
         table.append(
             {
                 "name": name,
