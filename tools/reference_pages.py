@@ -221,6 +221,7 @@ ABOUT_VALUES = {
     "Operators": "A type for attributes: operators such as `aten.add.Tensor`, sorted, each once.",
     "PROCESSED": "`processed.bin`: the file of a delegate's blob in a compiled partition.",
     "QUANTIZED": "The reason for refusing an operator on quantized values.",
+    "Recipe": "The name of a weight, or a list of an operation's name and its arguments.",
     "Values": "Attributes of a table, by name: JSON values, with defaults.",
 }
 

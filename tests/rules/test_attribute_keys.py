@@ -202,6 +202,7 @@ def backend(kind: str, name: str, value: Any, **before: Any) -> Row:
     """Return a row of the first table of a stack."""
     path = ("backend_stack", f"{kind}_stack", "backends", 0)
     changed = {f"{kind}#{BACKEND_STEPS[step]}" for step in decided_by("backend", kind, name)}
+    changed |= {*LOWERED} & changed and {*LOWERED}
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
 
 
@@ -250,6 +251,7 @@ PROFILES = [{"x": PROFILE}]
 # TensorRT-RTX has no other architecture.
 TENSORRT_ELSEWHERE: tuple[Edit, ...] = ((("pte_program", "tensorrt", "device"), ":other_device"),)
 
+LOWERED = ("cuda#partition", "cuda#weights")  # of CUDA, without weights and with them
 EMITTED = ("tensorrt#emit", "cuda#emit")  # a program's manifest names its device
 
 ROWS: Mapping[str, Row | None] = {
@@ -266,7 +268,7 @@ ROWS: Mapping[str, Row | None] = {
     "device_target.compute_capabilities": device(
         "compute_capabilities", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle", *EMITTED
     ),
-    "device_target.gpu": device("gpu", 1, "tensorrt#partition", "tensorrt#compile:p0", "cuda#partition"),
+    "device_target.gpu": device("gpu", 1, "tensorrt#partition", "tensorrt#compile:p0", *LOWERED),
     "device_target.memory": device("memory", "8GiB"),
     "device_target.runners": device("runners", [":emulated"]),
     "device_runner.connection": runner("connection", value={"type": "local"}),
@@ -379,8 +381,8 @@ ROWS: Mapping[str, Row | None] = {
         ((("tensorrt_engine", "engine", "version_compatible"), True),),
     ),
     "tensorrt_engine.gpu": engine("gpu", value=1, changed="engine wrapped#partition part#partition"),
-    "pte_program.device_io": Row(("pte_program", "cuda", "device_io"), True, {"cuda#partition"}),
-    "pte_program.verify": Row(("pte_program", "cuda", "verify"), False, {"cuda#partition"}),
+    "pte_program.device_io": Row(("pte_program", "cuda", "device_io"), True, {*LOWERED}),
+    "pte_program.verify": Row(("pte_program", "cuda", "verify"), False, {"cuda#weights"}),
     "torch_model.entry": model("entry", value="net.py:Other"),
     "torch_model.srcs": model("srcs", value=["more.py"]),
     "torch_model.kwargs": model("kwargs", value={"width": 2}),

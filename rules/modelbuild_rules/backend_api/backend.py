@@ -103,6 +103,8 @@ class Backend(Extension):
     partitioning  import name of the module that selects and prepares its nodes; '' for a backend that takes all
                   remaining nodes and compiles nothing
     compiling     import name of the step that compiles a partition
+    storing       import name of the step that writes the weights of a compiled partition. The compile step then gets no
+                  values of weights, so that other values do not repeat it. '' if the compile step writes them
     device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
                   names a fact needs a device
     tools         distributions whose versions decide the bytes of a compiled partition
@@ -115,6 +117,7 @@ class Backend(Extension):
 
     partitioning: str = ""
     compiling: str = ""
+    storing: str = ""
     device: tuple[str, ...] = ()
     runs_here: bool = False
     libraries: tuple[Library, ...] = ()

@@ -18,6 +18,9 @@ class LoweredBackend(OfferedBackend):
     compiling: str
     """Import name of the step that compiles a partition; '' for a backend that compiles nothing."""
 
+    storing: str
+    """Import name of the step that writes a compiled partition's weights; '' if the compile step does."""
+
     compiled: Mapping[str, Any]
     """The return value of the backend's `compile_attributes`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PRELOAD = ("torch", "executorch.exir")
 """Modules that workers import before a partition or compile step."""
+
+_STORING = ("numpy", "torch")
+"""Distributions that decide the bytes of stored weights."""
 
 
 def offered(entry: StackEntry, facts: DeviceFacts) -> OfferedBackend:
@@ -47,32 +50,58 @@ class DeviceBackend:
         """Return the entry for a step that repeats the partition and compile steps."""
         backend = self.entry.backend
         compiled = backend.compile_attributes(self.entry.attributes, self.facts)
-        return {**offered(self.entry, self.facts), "compiling": backend.compiling, "compiled": compiled}
+        return {
+            **offered(self.entry, self.facts),
+            "compiling": backend.compiling,
+            "storing": backend.storing,
+            "compiled": compiled,
+        }
 
     def compile(
-        self, ctx: Expander, planned: PlannedPartition, partition: Artifact, error_text: ErrorText
+        self, ctx: Expander, planned: PlannedPartition, partition: DerivedArtifact, error_text: ErrorText
     ) -> DerivedArtifact:
-        """Declare the action that compiles a partition; return its output."""
+        """Declare the action that compiles a partition, and the action that stores its weights if they are separate;
+        return the compiled partition."""
         backend, attributes = self.entry.backend, self.entry.attributes
         operators = f"{planned['nodes']} operator{'s' * (planned['nodes'] != 1)}"
-        return ctx.action(
+        made = "code" if backend.storing else "compiled"
+        given = (
+            {"program": replace(partition, subpath=f"{partition.subpath}/program")}
+            if backend.storing
+            else {"partition": partition}
+        )
+        compiled = ctx.action(
             "compile",
             name=f"compile:{planned['id']}",
             step=backend.compiling,
-            inputs={"partition": partition, **self.prerequisites},
-            outputs=[Output("compiled", "compiled", "tree")],
+            inputs={**given, **self.prerequisites},
+            outputs=[Output(made, made, "tree")],
             params={"attributes": backend.compile_attributes(attributes, self.facts)},
             tools=backend.compile_tools(attributes),
             preload=PRELOAD,
             resources=self._resources(planned),
             description=f"compile {planned['id']} for {backend.name} ({operators})",
             error_text=error_text,
+        )[made]
+        if not backend.storing:
+            return compiled
+        return ctx.action(
+            "store",
+            name=f"store:{planned['id']}",
+            step=backend.storing,
+            inputs={"code": compiled, "partition": partition},
+            outputs=[Output("compiled", "compiled", "tree")],
+            tools=_STORING,
+            preload=PRELOAD,
+            resources=Resources(memory=(1 << 29) + 2 * planned["bytes"]),
+            description=f"store the weights of {planned['id']} for {backend.name}",
         )["compiled"]
 
     def _resources(self, planned: PlannedPartition) -> Resources:
         gpus = self.entry.backend.gpus(self.entry.attributes)
         capability = min(self.facts["compute_capabilities"], key=float) if gpus else ""
-        return Resources(memory=(1 << 30) + 4 * planned["bytes"], gpu=gpus, compute_capability=capability)
+        weights = 0 if self.entry.backend.storing else planned["bytes"]
+        return Resources(memory=(1 << 30) + 4 * weights, gpu=gpus, compute_capability=capability)
 
 
 @dataclass(frozen=True)

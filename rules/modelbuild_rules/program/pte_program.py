@@ -216,16 +216,48 @@ def _partition(
     facts: DeviceFacts,
     flags: tuple[bool, bool],
 ) -> Mapping[str, DerivedArtifact]:
-    """Declare the action that lowers a method; return its outputs. `flags`: check its partitions on a recorded call,
-    and share its state with other methods."""
+    """Declare the action that lowers a method; return its outputs. If each backend compiles without the values of
+    weights, a first action lowers without them, and a second one adds them. `flags`: check its partitions on a recorded
+    call, and share its state with other methods."""
     run, shares = flags
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
     eager = _eager(model)
-    return ctx.action(
-        "partition",
-        name=named("partition", method),
-        step="partition",
+    lower = partial(
+        ctx.action,
+        params={
+            "backends": [offered(entry, facts) for entry in stack],
+            "external_weights": ctx.attrs.external_weights,
+            "versions": sorted({"executorch", "torch", *partitioning}),
+            **({"device_io": True} if ctx.attrs.device_io else {}),
+            **({"shares_state": True} if shares else {}),
+            **_own_kernels(model),
+        },
+        python=tuple(eager),
+        plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
+        preload=PRELOAD,
+        resources=Resources(memory=2 << 30),
+        error_text=source_places.of_program(model, stack),
+    )
+    selecting = [entry.backend for entry in stack if not entry.backend.is_catch_all]
+    separate = bool(selecting) and all(backend.storing for backend in selecting)
+    structure: Mapping[str, DerivedArtifact] = {}
+    if separate:
+        structure = lower(
+            "partition",
+            name=named("partition", method),
+            step="partition",
+            inputs={"program": model.program, **eager},
+            outputs=[Output("structure", "structure", "tree")],
+            tools=_partition_tools(model, stack, run=False),
+            description=_described("partition", ctx, method),
+        )
+    mnemonic = "weights" if separate else "partition"
+    return lower(
+        mnemonic,
+        name=named(mnemonic, method),
+        step=mnemonic,
         inputs={
+            **structure,
             "program": model.program,
             "weights": model.weights,
             **({"calls": model.calls} if run else {}),
@@ -239,22 +271,9 @@ def _partition(
             Output("notes", "notes.txt"),
             *([Output("state", "state.json")] if shares else []),
         ],
-        params={
-            "backends": [offered(entry, facts) for entry in stack],
-            "external_weights": ctx.attrs.external_weights,
-            "versions": sorted({"executorch", "torch", *partitioning}),
-            **({"device_io": True} if ctx.attrs.device_io else {}),
-            **({"shares_state": True} if shares else {}),
-            **_own_kernels(model),
-        },
         tools=_partition_tools(model, stack, run),
-        python=tuple(eager),
-        plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
-        preload=PRELOAD,
-        resources=Resources(memory=2 << 30),
-        description=_described("partition", ctx, method),
+        description=_described(mnemonic, ctx, method),
         notes="notes",
-        error_text=source_places.of_program(model, stack),
     )
 
 

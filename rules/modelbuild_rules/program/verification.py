@@ -67,7 +67,7 @@ def verify_action(ctx: Context[Any], program: Program, models: Mapping[str, Expo
             "libraries": [],
         },
         unkeyed={"place": str(ctx.error("verify", "").location), "library_places": []},
-        plugins=sorted({each[part] for each in backends for part in ("partitioning", "compiling")} - {""}),
+        plugins=sorted({each[part] for each in backends for part in ("partitioning", "compiling", "storing")} - {""}),
         tools=(
             *("flatbuffers", "numpy", "safetensors"),
             *dict.fromkeys(tool for each in lowerings.values() for tool in each.tools),

@@ -162,7 +162,7 @@ class _Methods:
 
     def plugins(self) -> list[str]:
         backends = [backend for each in self.lowerings.values() for backend in each.backends]
-        return sorted({each[part] for each in backends for part in ("partitioning", "compiling")} - {""})
+        return sorted({each[part] for each in backends for part in ("partitioning", "compiling", "storing")} - {""})
 
     def tools(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(tool for each in self.lowerings.values() for tool in each.tools))

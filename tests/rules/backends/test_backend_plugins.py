@@ -130,6 +130,8 @@ def closures() -> Mapping[str, frozenset[str]]:
         if getattr(backend, "partitioning", ""):
             steps[f"partition {name}"] = (PARTITION, backend.partitioning)  # type: ignore[attr-defined]
             steps[f"compile {name}"] = (backend.compiling,)  # type: ignore[attr-defined]
+        if getattr(backend, "storing", ""):
+            steps[f"store {name}"] = (backend.storing,)  # type: ignore[attr-defined]
     return {step: frozenset(name for name, _ in code.closure(*modules)) for step, modules in steps.items()}
 
 
@@ -151,6 +153,7 @@ def closures() -> Mapping[str, frozenset[str]]:
         ("partition tensorrt", {"tensorrt"}),
         ("compile tensorrt", {"tensorrt"}),
         ("partition cuda", {"cuda"}),
+        ("store cuda", {"cuda"}),
         ("compile cuda", {"cuda"}),
     ],
 )

@@ -29,9 +29,17 @@ XNNPACK: dict[str, Any] = {
     "kind": "xnnpack",
     "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
     "compiling": "modelbuild_rules.backends.xnnpack.steps.compile",
+    "storing": "",
     "compiled": {},
 }
-PORTABLE = {"kind": "portable", "partitioning": "", "compiling": "", "compiled": {}, "attributes": {"ops": None}}
+PORTABLE = {
+    "kind": "portable",
+    "partitioning": "",
+    "compiling": "",
+    "storing": "",
+    "compiled": {},
+    "attributes": {"ops": None},
+}
 
 
 def backends(exclude: Sequence[str] = ()) -> list[dict[str, Any]]:

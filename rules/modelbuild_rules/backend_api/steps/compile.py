@@ -17,7 +17,7 @@ from modelbuild_rules.backend_api.steps import executorch_private
 from modelbuild_rules.backend_api.steps.compiled import Compiled
 from modelbuild_rules.backend_api.steps.failure import library_failures
 from modelbuild_rules.backend_api.steps.named_data import NamedBytes
-from modelbuild_rules.backend_api.steps.partition_files import read_partition
+from modelbuild_rules.backend_api.steps.partition_files import read_partition, read_structure
 
 
 class Compiler(Protocol):
@@ -33,6 +33,15 @@ def input_partition(step: Step) -> tuple[Any, list[CompileSpec]]:
     executorch_private.require()
     step.progress("reading the partition")
     return read_partition(step.input("partition"))
+
+
+def input_structure(step: Step) -> tuple[Any, list[CompileSpec]]:
+    """Return the partition of a compile step that gets no values of weights, and its compile specs: an edge
+    ExportedProgram, whose weights are on the device `meta`. Raises StepError unless the checked version of executorch
+    is installed."""
+    executorch_private.require()
+    step.progress("reading the partition")
+    return read_structure(step.input("program"))
 
 
 def compile_partition(step: Step, compiler: Compiler) -> None:

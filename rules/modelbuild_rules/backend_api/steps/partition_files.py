@@ -1,7 +1,8 @@
 """Read and write partitions: a program under canonical names, and its partitioner's data for the compiler.
 
-`partition.json` contains the compile specs and, by position in the graph, the partitioner's annotations for its
-backend's compiler. Equal partitions of any programs have equal bytes. A partition that changes buffers also has
+A partition is two folders: `program` has everything except the values of tensors, `weights` has the values.
+`partition.json`, in `program`, contains the compile specs and, by position in the graph, the partitioner's annotations
+for its backend's compiler. Equal partitions of any programs have equal bytes. A partition that changes buffers also has
 `changed`: their qualified names, by their names in its program.
 """
 
@@ -33,7 +34,7 @@ def write_partition(whole: Any, specs: Sequence[Any], annotations: Collection[st
     described = [{"key": spec.key, "value": bytes(spec.value).hex()} for spec in specs]
     changed = _changed(whole, program)
     about = {"specs": described, "annotations": made, **({"changed": changed} if changed else {})}
-    (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+    (folder / "program" / _ABOUT).write_text(json.dumps(about, indent=1) + "\n")
 
 
 def _changed(whole: Any, canonical: Any) -> dict[str, str]:
@@ -48,8 +49,18 @@ def _changed(whole: Any, canonical: Any) -> dict[str, str]:
 
 def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
     """Return the program and the compile specs that `write_partition` wrote."""
-    program = load_program(folder / "program", folder / "weights")
-    about = json.loads((folder / _ABOUT).read_text())
+    return _read(folder / "program", folder / "weights")
+
+
+def read_structure(folder: Path) -> tuple[Any, list[CompileSpec]]:
+    """Return the program, whose tensors are on the device `meta`, and the compile specs of a partition's folder
+    `program`."""
+    return _read(folder, None)
+
+
+def _read(structure: Path, weights: Path | None) -> tuple[Any, list[CompileSpec]]:
+    program = load_program(structure, weights)
+    about = json.loads((structure / _ABOUT).read_text())
     nodes = list(program.graph.nodes)
     for place, found in about["annotations"].items():
         nodes[int(place)].meta.update(found)
@@ -57,6 +68,7 @@ def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
 
 
 def read_changed(folder: Path) -> Mapping[str, str]:
-    """Return the qualified names of the buffers that a partition changes, by their names in its program."""
+    """Return the qualified names of the buffers that a partition changes, by their names in its program. `folder` is
+    the partition's folder `program`."""
     found: Mapping[str, str] = json.loads((folder / _ABOUT).read_text()).get("changed", {})
     return found

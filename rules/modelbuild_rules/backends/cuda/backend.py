@@ -132,6 +132,7 @@ CUDA = CudaBackend(
     extras=("cuda",),
     partitioning="modelbuild_rules.backends.cuda.steps.partitioning",
     compiling="modelbuild_rules.backends.cuda.steps.compile",
+    storing="modelbuild_rules.backends.cuda.steps.storing",
     device=("arch", "compute_capabilities", "gpu", "min_glibc", "os"),
 )
 

@@ -81,7 +81,7 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
     check_exported(program, recording, f"the exported program of {name}")
     step.progress("writing the program")
     try:
-        save_program(program, step.outputs["program"], step.outputs["weights"])
+        save_program(program, step.outputs["program"], step.outputs["weights"], values=True)
     except ValueError as error:
         raise StepError(f"{name}: {error}") from error
     _write(step.outputs["signature"], described)

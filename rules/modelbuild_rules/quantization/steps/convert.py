@@ -45,7 +45,7 @@ def run(step: Step) -> None:
     step.progress("exporting")
     program, origins = export_again(module, given.program, examples)
     step.progress("writing the program")
-    save_program(program, step.outputs["program"], step.outputs["weights"])
+    save_program(program, step.outputs["program"], step.outputs["weights"], values=True)
     step.outputs["origins"].write_text(json.dumps(origins, indent=1) + "\n")
 
 

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import torch._inductor.compile_fx  # noqa: F401
 
-from modelbuild_rules.backend_api.steps.partition_files import read_partition
+from modelbuild_rules.backend_api.steps.partition_files import read_structure
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated
 from modelbuild_rules.backends.cuda.steps.library import compiled
 
@@ -36,7 +36,7 @@ def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, 
 def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         os.environ[name] = str(out.with_name(f"{out.name}.caches") / name)
-    program, specs = read_partition(partition)
+    program, specs = read_structure(partition / "program")
     (work := out.with_name(f"{out.name}.work")).mkdir()
     attributes = {"capabilities": [90], "target": "x86_64-linux-gnu.2.28", **more}
     check = patch.object(compiled, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))

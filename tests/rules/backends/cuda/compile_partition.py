@@ -15,19 +15,22 @@ from tempfile import TemporaryDirectory
 
 from emulator.memory_check import widths
 
-from modelbuild_rules.backend_api.steps.partition_files import read_changed, read_partition
+from modelbuild_rules.backend_api.steps.partition_files import read_changed, read_structure
 from modelbuild_rules.backends.cuda.steps.generate import target_gpu
 from modelbuild_rules.backends.cuda.steps.library import compiled
+from modelbuild_rules.backends.cuda.steps.storing import store
 
 
 def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     attributes = {"capabilities": [int(each) for each in capabilities.split(",")], "target": "x86_64-linux-gnu.2.28"}
-    program, specs = read_partition(partition)
+    program, specs = read_structure(partition / "program")
+    (out / "code").mkdir()
     (out / "compiled").mkdir()
     target_gpu.LINE_NUMBERS = True
     with TemporaryDirectory() as work:
-        changed = read_changed(partition)
-        made = compiled.compile(program, specs, attributes, changed, runtime, Path(work), out / "compiled")
+        changed = read_changed(partition / "program")
+        made = compiled.compile(program, specs, attributes, changed, runtime, Path(work), out / "code")
+        store(out / "code", partition, out / "compiled")
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
         images = [(Path(work) / f"kernel.{number}.bin").read_bytes() for number in range(len(made.kernels))]
     kernels = {}

@@ -31,6 +31,7 @@ def test_backends_of_a_kind_share_what_they_are_linked_with(declared: Declared, 
     actions = declared(*tables, '{ type = "portable" }')
     assert {mnemonic: len(found) for mnemonic, found in actions.items()} == {
         "partition": 1,
+        "weights": 1,
         "check": 1,
         "cpp_runtime": 1,
     }
@@ -50,6 +51,17 @@ def test_backends_stand_in_any_order(declared: Declared, order: tuple[str, ...])
 )
 def test_readers_of_example_inputs_are_in_the_key(declared: Declared, backend: str, reads: bool) -> None:
     """Partitions that do not run here are compared with the program on a recorded call."""
-    (partition,) = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')["partition"]
-    assert ("calls" in {each.name for each in partition.inputs}) == reads
-    assert ("safetensors" in partition.tools) == reads
+    actions = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')
+    (reader,) = actions["weights" if backend == "cuda" else "partition"]
+    assert ("calls" in {each.name for each in reader.inputs}) == reads
+    assert ("safetensors" in reader.tools) == reads
+
+
+def test_a_program_is_lowered_without_weights_if_each_backend_compiles_without_them(declared: Declared) -> None:
+    def inputs(*backends: str) -> set[str]:
+        return {each.name for each in declared(*backends)["partition"][0].inputs}
+
+    cuda, xnnpack, portable = (f'{{ type = "{kind}" }}' for kind in ("cuda", "xnnpack", "portable"))
+    assert inputs(cuda, portable) == inputs(cuda) == {"program"}
+    assert inputs(cuda, xnnpack, portable) == {"program", "weights", "calls"}
+    assert inputs(portable) == {"program", "weights"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.backends.cuda.steps.generate.stored_weights import change_weights
+from modelbuild_rules.backends.cuda.steps.constants import evaluated
+from modelbuild_rules.backends.cuda.steps.generate import stored_weights
+
+
+def change_weights(program: Any) -> None:
+    """Change a program, and store its weights by their recipes, which are the same as JSON."""
+    weights = dict(program.state_dict)
+    recipes = json.loads(json.dumps(stored_weights.change_weights(program)))
+    for name, recipe in recipes.items():
+        made = evaluated(recipe, weights)
+        assert (made.stride(), made.dtype) == (program.state_dict[name].stride(), program.state_dict[name].dtype)
+        program._state_dict[name] = nn.Parameter(made, False)
 
 
 class Net(nn.Module):

@@ -7,6 +7,7 @@ traces, module paths and example inputs are omitted, so programs that differ onl
 
 save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be the same)
     load_program(structure_dir, weights_dir)            weights are mapped, and loaded on first access
+    load_program(structure_dir, None)                   weights have no values
     canonicalize(ep)                                    the same program under canonical names
 
 The format covers ATen programs (from torch.export) and programs of executorch's edge dialect, with dynamic shapes,
@@ -17,6 +18,7 @@ different models, or at different positions in a model, have equal bytes.
 This format exists because no format of torch keeps edge operators, excludes traces and is free of pickles.
 
 Private names used, checked on torch 2.14.0 and executorch 1.5.1: torch._export.verifier.load_verifier,
+torch._guards.detect_fake_mode, ExportedProgram (_state_dict, _constants),
 torch.utils._pytree (tree_flatten, tree_unflatten), executorch.exir.verification.verifier.EXIREdgeDialectVerifier. None
 is patched.
 """
@@ -30,6 +32,7 @@ from typing import Any
 
 import torch
 from torch._export.verifier import load_verifier
+from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -46,26 +49,80 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from modelbuild_rules.model.steps.exported.graph import GraphReader, GraphWriter, canonical_names
+from modelbuild_rules.model.steps.exported.sources import Sources, ValuesNeeded
 from modelbuild_rules.model.steps.exported.symbols import SymbolReader, SymbolWriter
-from modelbuild_rules.model.steps.exported.tensors import read_tensors, write_tensors
+from modelbuild_rules.model.steps.exported.tensors import STRUCTURE, VALUES, read_tensors, write_tensors
 from modelbuild_rules.model.steps.exported.values import read_value, write_value
 
 Json = Any
 FORMAT = 1
-STRUCTURE = "program.json"
 _ARGUMENTS = (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)
+_CONSTANTS, _INTEGERS = 1 << 20, 1 << 12
+"""The maximum sizes, in bytes, of values in a program's structure: a constant of the graph, and other integers."""
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def save_program(ep: ExportedProgram, structure_dir: Path, weights_dir: Path) -> None:
-    """Write a program. Raises ValueError for a program with a node, value or tensor that the format lacks."""
+def save_program(ep: ExportedProgram, structure_dir: Path, weights_dir: Path, values: bool = False) -> None:
+    """Write a program. With `values`, its structure has the values that may decide how it is lowered: constants of the
+    graph, and integers and booleans that a node reads, up to a size. Raises ValueError for a program with a node, value
+    or tensor that the format lacks."""
     document, tensors = _write(ep, canonical=False)
     document["tensors"] = write_tensors(tensors, weights_dir)
     (structure_dir / STRUCTURE).write_text(_lines(document) + "\n", encoding="utf-8")
+    deciding = _deciding(ep) if values else set()
+    files = {entry["file"] for entry in document["tensors"] if entry["name"] in deciding}
+    for file in sorted(files):
+        (structure_dir / VALUES).mkdir(exist_ok=True)
+        (structure_dir / VALUES / file).write_bytes((weights_dir / file).read_bytes())
 
 
-def load_program(structure_dir: Path, weights_dir: Path) -> ExportedProgram:
-    """Read a program that `save_program` wrote. Raises ValueError for another version of the format."""
+def load_structure(structure_dir: Path) -> tuple[ExportedProgram, Sources]:
+    """Read a program without its weights, except the values in its structure. Other tensors are fake; return their
+    sources, names of files of its weights, too. Raises ValueError as `load_program`."""
+    ep = load_program(structure_dir, None)
+    table = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))["tensors"]
+    files = {entry["name"]: entry["file"] for entry in table}
+    kept = [entry for entry in table if (structure_dir / VALUES / entry["file"]).exists()]
+    values = read_tensors(kept, structure_dir / VALUES)
+    mode = detect_fake_mode([node.meta.get("val") for node in ep.graph.nodes])
+    if mode is None:
+        raise ValuesNeeded("the program has no tensors")
+    sources, made = Sources(), dict[int, torch.Tensor]()
+
+    def replaced(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in made:
+            new = values.get(name)
+            if new is None:
+                with mode:
+                    new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+                sources.add(new, files[name])
+            made[id(tensor)] = torch.nn.Parameter(new, False) if isinstance(tensor, torch.nn.Parameter) else new
+        return made[id(tensor)]
+
+    for home in (ep._state_dict, ep._constants):
+        home.update({name: replaced(name, tensor) for name, tensor in home.items()})
+    return ep, sources
+
+
+def _deciding(ep: ExportedProgram) -> set[str]:
+    """Return the names of the tensors whose values may decide how a program is lowered."""
+    nodes = {node.name: node for node in ep.graph.nodes}
+    found = set()
+    for spec in ep.graph_signature.input_specs:
+        if spec.kind in _STORED and nodes[spec.arg.name].users:
+            tensor = _stored(ep, str(spec.target))
+            size, plain = (
+                tensor.numel() * tensor.element_size(),
+                not (tensor.is_floating_point() or tensor.is_complex()),
+            )
+            if size <= (_CONSTANTS if spec.kind == InputKind.CONSTANT_TENSOR else _INTEGERS if plain else -1):
+                found.add(str(spec.target))
+    return found
+
+
+def load_program(structure_dir: Path, weights_dir: Path | None) -> ExportedProgram:
+    """Read a program that `save_program` wrote. Without its weights, they are on the device `meta`. Raises ValueError
+    for another version of the format."""
     document = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))
     if document["format"] != FORMAT:
         raise ValueError(f"program format {document['format']}; expected {FORMAT}")

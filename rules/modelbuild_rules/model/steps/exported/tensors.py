@@ -1,14 +1,26 @@
-"""Weights of a serialized program: one file of raw bytes per tensor, mapped into memory when read."""
+"""Weights of a serialized program: one file of raw bytes per tensor, mapped into memory when read. The table of tensors
+is part of the program's structure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from modelbuild_rules.model.steps.exported.sources import source
+
 Json = Any
+STRUCTURE = "program.json"
+"""The file of a program's structure, whose `tensors` are their table."""
+
+
+SOURCE = ".source"
+"""The suffix of a file that has, instead of a tensor's bytes, the name of another file with them."""
+VALUES = "values"
+"""The folder, in a program's structure, of the values that may decide how it is lowered, under their names."""
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Json]:
@@ -20,12 +32,18 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Jso
     table: list[Json] = []
     written: dict[Any, str] = {}
     for name, tensor in tensors.items():
-        _check(name, tensor)
+        known = source(tensor)
+        if known is None:
+            _check(name, tensor)
         stride, span = _layout(tensor)
-        key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.dtype, tuple(tensor.shape), stride)
+        place = tensor.untyped_storage().data_ptr() if known is None else known
+        key = (place, tensor.storage_offset(), tensor.dtype, tuple(tensor.shape), stride)
         if key not in written or tensor.numel() == 0:
             written[key] = str(len(set(written.values())))
-            _write(tensor, stride, span, folder / written[key])
+            if known is None:
+                _write(tensor, stride, span, folder / written[key])
+            else:
+                (folder / f"{written[key]}{SOURCE}").write_text(known)
         table.append(
             {
                 "name": name,
@@ -38,14 +56,22 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Jso
     return table
 
 
-def read_tensors(table: list[Json], folder: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a table, mapped from their files; writing to a tensor changes no file."""
+def weights_of(structure_dir: Path, weights_dir: Path) -> dict[str, torch.Tensor]:
+    """Return a program's tensors by name, without reading its graph."""
+    return read_tensors(json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))["tensors"], weights_dir)
+
+
+def read_tensors(table: list[Json], folder: Path | None) -> dict[str, torch.Tensor]:
+    """Return the tensors of a table, mapped from their files; writing to a tensor changes no file. Without a folder,
+    they are on the device `meta`: they have no values."""
     found: dict[str, torch.Tensor] = {}
     by_file: dict[str, torch.Tensor] = {}
     for entry in table:
         name = entry["file"]
         if name not in by_file:
-            by_file[name] = _read(folder / name, getattr(torch, entry["dtype"]), entry["shape"], entry["stride"])
+            by_file[name] = _read(
+                folder and folder / name, getattr(torch, entry["dtype"]), entry["shape"], entry["stride"]
+            )
         found[entry["name"]] = by_file[name]
     return found
 
@@ -82,7 +108,9 @@ def _write(tensor: torch.Tensor, stride: tuple[int, ...], span: int, path: Path)
             file.write(memoryview(flat.view(torch.uint8).numpy()))
 
 
-def _read(path: Path, dtype: torch.dtype, shape: list[int], stride: list[int]) -> torch.Tensor:
+def _read(path: Path | None, dtype: torch.dtype, shape: list[int], stride: list[int]) -> torch.Tensor:
+    if path is None:
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     size = path.stat().st_size
     if size == 0:
         return torch.empty_strided(shape, stride, dtype=dtype)

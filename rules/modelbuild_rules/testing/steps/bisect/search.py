@@ -253,11 +253,8 @@ class _Method:
         write_partition(program, call.module.compile_specs, annotated, partition)
         prefix = f"backend.{self._method}.{backend.number}."
         more = {n.removeprefix(prefix): paths for n, paths in self._step.inputs.items() if n.startswith(prefix)}
-        params = {"attributes": entry["compiled"]}
-        inputs = {"partition": (partition,), **more}
-        part = Step(params, inputs, {"compiled": compiled}, self._step.root, show=self._step.show)
         try:
-            importlib.import_module(entry["compiling"]).run(part)
+            self._compile(entry, partition, more, compiled)
             path = write_delegate(call.module, compiled)
         except Exception as error:  # exceptions of a backend that cannot make every result inside a partition an output
             return f"its nodes' results cannot be read: {first_line(error)}"
@@ -268,6 +265,20 @@ class _Method:
             node = self._node(own[name], origin, where, backend.kind)
             nodes.append((node, to_array(result_of(expected, origin))))
         return Inside(path, [arrays[name] for name in call.arguments], Nodes(nodes, at, tolerance))
+
+    def _compile(
+        self, entry: LoweredBackend, partition: Path, more: Mapping[str, tuple[Path, ...]], compiled: Path
+    ) -> None:
+        """Run a backend's compile step, and the step that stores the weights if it has one."""
+        params, root, show = {"attributes": entry["compiled"]}, self._step.root, self._step.show
+        compiling = importlib.import_module(entry["compiling"])
+        if not entry["storing"]:
+            compiling.run(Step(params, {"partition": (partition,), **more}, {"compiled": compiled}, root, show=show))
+            return
+        (code := self._folder / "code").mkdir()
+        compiling.run(Step(params, {"program": (partition / "program",), **more}, {"code": code}, root, show=show))
+        inputs = {"code": (code,), "partition": (partition,)}
+        importlib.import_module(entry["storing"]).run(Step({}, inputs, {"compiled": compiled}, root, show=show))
 
     def _node(self, node: Any, origin: Origin, where: str, backend: str) -> Node:
         fact = self._debug.get(origin.node, {})

@@ -13,7 +13,7 @@ from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
-from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, constant, move
+from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, move
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
@@ -71,7 +71,8 @@ def generate(
     candidates: Candidates | None = None,
     progress: Progress = ignore_progress,
 ) -> Generated:
-    """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
+    """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities. The values
+    of its weights are not read.
 
     precision   of float32 products: "fp32" or "tf32"
     tuning      earlier choices on a GPU; it records the origin of each choice
@@ -109,7 +110,7 @@ def generate(
         made.kernels = _kernels(graph, autotuners)
         originals = graph.allocated_constant_name
         made.constants = tuple(
-            constant(name, originals[name], tensor, weights.find(originals[name], tensor))
+            weights.constant(name, originals[name], tensor)
             for name, tensor in graph.constants.items()
             if name not in graph.folded_constants
         )
@@ -120,8 +121,7 @@ def generate(
     progress("generating kernels")
     target = target_gpu(gpu, chooser, compiled, take, progress, **launched, precision=precision)
     with target, _float32(precision), torch.no_grad():
-        change_weights(program)
-        weights = move(program, "cuda")
+        weights = move(program, "cuda", change_weights(program))
         fuse_attention(program, gpu)
         _to_aten(program)
         for each in CudaBackend.get_custom_passes(specs):

@@ -1,4 +1,5 @@
-"""Change the weights of a partition's convolutions before it is compiled, so that its kernels compute and read less.
+"""Decide how the weights of a partition's convolutions are stored, so that its kernels compute and read less. No
+decision depends on the values of weights.
 
 Private names used, checked on torch 2.14.0 and executorch 1.5.1: ExportedProgram._state_dict and _constants,
 executorch.exir.dialects._ops.ops.
@@ -16,9 +17,10 @@ from executorch.exir.dialects._ops import ops
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from modelbuild_rules.backend_api.steps.aten import aten_operator
+from modelbuild_rules.backend_api.steps.recipes import Recipe
+from modelbuild_rules.backends.cuda.steps.constants import evaluated
 
 TOGETHER = 4
 """The number of channels that a kernel reads at once; 16 bytes of float32."""
@@ -30,7 +32,7 @@ convolution of 3 x 3 taps 1.1 to 1.5 (eight pictures; float32, TF32 and float16)
 aten = torch.ops.aten
 
 
-def change_weights(program: ExportedProgram) -> None:
+def change_weights(program: ExportedProgram) -> dict[str, Recipe]:
     """Change an edge program in place, whose convolutions then
 
     - include the batch normalization that follows them, by the formula of torch.nn.utils.fusion;
@@ -39,6 +41,8 @@ def change_weights(program: ExportedProgram) -> None:
     - have weights that are stored channels-last; depthwise weights have their channels last.
 
     Transposed convolutions, weights with other uses, and weights that calls change stay as they are.
+
+    Return the recipes of the changed weights, by name. In the program these are on the device `meta`.
     """
     stored = _Stored(program)
     for node in filter(_forward, list(program.graph.nodes)):
@@ -49,11 +53,17 @@ def change_weights(program: ExportedProgram) -> None:
         more = -weight.meta["val"].shape[1] % TOGETHER if all(map(_has_few_channels, weight.users)) else 0
         for user in list(weight.users) if more else ():
             _add_channels(user, more)
-        stored.replace(weight, _channels_last(_with_channels(stored[weight], more)))
+        if more:
+            stored.replace(weight, ["with channels", stored[weight], more])
+        stored.replace(weight, ["channels last", stored[weight]])
+    return stored.recipes
 
 
 class _Stored:
-    """The parameters, buffers and constants of a program that no call changes, by the nodes of their inputs."""
+    """The recipes of a program's parameters, buffers and constants that no call changes, by the nodes of their inputs.
+
+    recipes  those that are not the name of a weight, by name
+    """
 
     def __init__(self, program: ExportedProgram) -> None:
         signature = program.graph_signature
@@ -61,6 +71,8 @@ class _Stored:
         self._names.update(signature.inputs_to_lifted_tensor_constants)
         self._changed = set(signature.buffers_to_mutate.values())
         self._homes = (program._state_dict, program._constants)
+        self._weights = {name: _layout(tensor) for home in self._homes for name, tensor in home.items()}
+        self.recipes: dict[str, Recipe] = {}
 
     def _home(self, node: Node) -> Iterator[dict[str, Tensor]]:
         return (home for home in self._homes if self._names[node.name] in home)
@@ -69,14 +81,24 @@ class _Stored:
         name = self._names.get(node.name) if isinstance(node, Node) else None
         return name is not None and name not in self._changed and any(self._home(node))
 
-    def __getitem__(self, node: Node) -> Tensor:
-        return next(self._home(node))[self._names[node.name]]
+    def __getitem__(self, node: Node) -> Recipe:
+        name = self._names[node.name]
+        return self.recipes.get(name, name)
 
-    def replace(self, node: Node, tensor: Tensor) -> None:
+    def replace(self, node: Node, recipe: Recipe) -> None:
+        name = self._names[node.name]
+        tensor = evaluated(recipe, self._weights)
         for home in self._home(node):
-            parameter = isinstance(home[self._names[node.name]], torch.nn.Parameter)
-            home[self._names[node.name]] = torch.nn.Parameter(tensor, False) if parameter else tensor
-        node.meta["val"] = node.meta["val"].fake_mode.from_tensor(tensor.detach(), static_shapes=True)
+            parameter = isinstance(home[name], torch.nn.Parameter)
+            home[name] = torch.nn.Parameter(tensor, False) if parameter else tensor
+        self.recipes[name] = recipe
+        with node.meta["val"].fake_mode:
+            node.meta["val"] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+
+def _layout(tensor: Tensor) -> Tensor:
+    """Return a tensor without values."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def _forward(node: Node) -> bool:
@@ -96,18 +118,17 @@ def _fold(convolution: Node, stored: _Stored, program: ExportedProgram) -> None:
     norm = next(iter(convolution.users)) if len(convolution.users) == 1 else None
     if norm is None or aten_operator(norm.target) is not aten._native_batch_norm_legit_no_training.default:
         return
-    given, scale, shift, mean, variance, _, epsilon = norm.args
+    x, scale, shift, mean, variance, _, epsilon = norm.args
     alone = all(stored.is_constant(each) and len(each.users) == 1 for each in (weight, shift))
     known = all(each is None or stored.is_constant(each) for each in (bias, scale, mean, variance))
-    if given is not convolution or not (alone and known) or any(user.target is not getitem for user in norm.users):
+    if x is not convolution or not (alone and known) or any(user.target is not getitem for user in norm.users):
         return
     if any(user.args[1] != 0 for user in norm.users):  # the statistics of a batch
         return
-    wide = [None if each is None else stored[each].double() for each in (weight, bias, mean, variance)]
-    last = [None if each is None else stored[each].double() for each in (scale, shift)]
-    dtype = stored[weight].dtype
-    for node, folded in zip((weight, shift), fuse_conv_bn_weights(*wide, epsilon, *last), strict=True):
-        stored.replace(node, folded.detach().to(dtype))
+    given = [None if each is None else stored[each] for each in (weight, bias, mean, variance)]
+    folded = [*given, epsilon, *(None if each is None else stored[each] for each in (scale, shift))]
+    for node, part in ((weight, "weight"), (shift, "bias")):
+        stored.replace(node, [f"folded {part}", *folded])
     convolution.args = (*convolution.args[:2], shift, *convolution.args[3:])
     graph = convolution.graph
     for user in list(norm.users):
@@ -134,15 +155,3 @@ def _add_channels(convolution: Node, more: int) -> None:
         made = convolution.graph.call_function(ops.edge.aten.constant_pad_nd.default, (x, padding, 0.0))
     made.meta = {**x.meta, "val": torch.nn.functional.pad(x.meta["val"], padding)}
     convolution.args = (made, *others)
-
-
-def _with_channels(weight: Tensor, more: int) -> Tensor:
-    """Return a weight with additional channels of zeros."""
-    return torch.nn.functional.pad(weight, [0, 0] * (weight.dim() - 2) + [0, more]) if more else weight
-
-
-def _channels_last(weight: Tensor) -> Tensor:
-    """Return a weight, [outputs, channels of a group, *kernel], whose channels are adjacent in memory."""
-    outputs, channels = weight.shape[:2]
-    first = 0 if channels == 1 and outputs > 1 else 1
-    return weight.movedim(first, -1).contiguous().movedim(-1, first)

@@ -1,4 +1,4 @@
-"""Keep a partition's weights on the CPU, behind fake tensors that appear to be on the GPU."""
+"""Replace a partition's weights by fake tensors that appear to be on the GPU, and find them again."""
 
 from __future__ import annotations
 
@@ -12,51 +12,89 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backend_api.steps.recipes import Recipe
+from modelbuild_rules.backends.cuda.steps.constants import layout
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of a library.
+
+    name      in the library
+    original  in the program
+    tensor    a tensor of its layout; without a recipe, its values
+    on_gpu    true if the library expects it on the GPU
+    recipe    how it derives from the weights of the partition; None for a constant that Inductor made
+    """
+
+    name: str
+    original: str
+    tensor: torch.Tensor
+    on_gpu: bool
+    recipe: Recipe | None = None
+
 
 class Weights:
-    """Tensors on the CPU, by their names in the program or by the fake tensors that replace them."""
+    """The weights of a program, by their names or by the fake tensors that replace them.
 
-    def __init__(self, named: Mapping[str, torch.Tensor], faked: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        self._named = named
+    recipes  how weights that are not stored as they are derive from the partition's weights
+    layouts  tensors with the layouts of the weights, by name
+    faked    fake tensors, and the name of each
+    """
+
+    def __init__(
+        self,
+        recipes: Mapping[str, Recipe],
+        layouts: Mapping[str, torch.Tensor],
+        faked: Sequence[tuple[torch.Tensor, str]],
+    ) -> None:
+        self._recipes = recipes
+        self._layouts = layouts
         self._faked = faked
 
-    def find(self, name: str, stored: torch.Tensor) -> torch.Tensor:
-        """Return the CPU tensor of a name. `stored` is Inductor's tensor of this name; Inductor invents names for
-        constants that are not buffers of the program. Raises ValueError for an unknown fake tensor."""
-        known = next((real for fake, real in self._faked if fake is stored), None)
-        found = self._named.get(name, stored) if known is None else known
-        if isinstance(found, FakeTensor):
-            raise ValueError(f"the values of constant {name} are unknown")
-        return found
+    def constant(self, name: str, original: str, compiled: torch.Tensor) -> Constant:
+        """Return a constant of a library. `compiled` is Inductor's tensor, `original` its name in the program; Inductor
+        invents names for constants that are not weights of the program. Raises ValueError for an unknown fake tensor,
+        and for a weight with another layout than Inductor's tensor."""
+        weight = next((own for fake, own in self._faked if fake is compiled), original)
+        if weight not in self._layouts:
+            if isinstance(compiled, FakeTensor):
+                raise ValueError(f"the values of constant {original} are unknown")
+            return Constant(name, original, compiled, compiled.is_cuda)
+        expected = layout(self._layouts[weight])
+        if layout(compiled) != expected:
+            raise ValueError(f"constant {name} was compiled as {layout(compiled)}, and is stored as {expected}")
+        return Constant(name, original, self._layouts[weight], compiled.is_cuda, self._recipes.get(weight, weight))
 
 
-def move(program: ExportedProgram, device: str) -> Weights:
-    """Move a program in place to a device that need not exist. Return its original tensors.
+def move(program: ExportedProgram, device: str, recipes: Mapping[str, Recipe]) -> Weights:
+    """Move a program in place to a device that need not exist. Return its weights; `recipes` has those that are not
+    stored as they are.
 
     Does the same as torch.export.passes.move_to_device_pass, but makes tensors fake.
     """
     mode = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"])
     if mode is None:
         raise ValueError("the program has no inputs with fake values")
-    real = {**program.state_dict, **program.constants}
+    layouts = {**program.state_dict, **program.constants}
     moved: dict[int, torch.Tensor] = {}
-    faked: list[tuple[torch.Tensor, torch.Tensor]] = []
+    faked: list[tuple[torch.Tensor, str]] = []
 
-    def fake(tensor: torch.Tensor) -> torch.Tensor:
+    def fake(name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return the fake tensor for a tensor; equal tensors have the same fake tensor."""
         if id(tensor) not in moved:
             with mode:
-                made = mode.from_tensor(tensor.detach(), static_shapes=True).to(device)
+                made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).to(device)
             moved[id(tensor)] = torch.nn.Parameter(made, False) if isinstance(tensor, torch.nn.Parameter) else made
-            faked.append((moved[id(tensor)], tensor))
+            faked.append((moved[id(tensor)], name))
         return moved[id(tensor)]
 
     for home in (program._state_dict, program._constants):
-        home.update({name: fake(tensor) for name, tensor in home.items()})
+        home.update({name: fake(name, tensor) for name, tensor in home.items()})
     _move_graph(program, device)
     program._example_inputs = None
     program.validate()
-    return Weights(real, faked)
+    return Weights(recipes, layouts, faked)
 
 
 def _move_graph(program: ExportedProgram, device: str) -> None:
@@ -73,35 +111,3 @@ def _move_graph(program: ExportedProgram, device: str) -> None:
             if node.target is torch.ops.aten.to.device:
                 node.update_arg(1, device)
             node.meta["val"] = pytree.tree_map(moved, node.meta.get("val"))
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A constant of a library.
-
-    name      in the library
-    original  in the program
-    tensor    its values, on the CPU
-    on_gpu    true if the library expects it on the GPU
-    """
-
-    name: str
-    original: str
-    tensor: torch.Tensor
-    on_gpu: bool
-
-    def storage(self) -> bytes:
-        """Return the bytes of the tensor's storage."""
-        storage = self.tensor.untyped_storage()
-        return bytes(torch.empty(0, dtype=torch.uint8).set_(storage).numpy()) if storage.nbytes() else b""
-
-
-def constant(name: str, original: str, compiled: torch.Tensor, value: torch.Tensor) -> Constant:
-    """Return a constant. `compiled` is the fake or real tensor for which it was compiled, `value` the tensor on the
-    CPU. Raises ValueError if their layouts differ."""
-    if (value.stride(), value.storage_offset()) != (compiled.stride(), compiled.storage_offset()):
-        raise ValueError(f"constant {name} has other strides than when it was compiled")
-    size = value.untyped_storage().nbytes()
-    if size != compiled.untyped_storage().nbytes():
-        raise ValueError(f"constant {name} has {size} bytes, not the number that it was compiled for")
-    return Constant(name, original, value, compiled.is_cuda)

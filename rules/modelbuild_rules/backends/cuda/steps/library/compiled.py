@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executorch.exir.tensor import scalar_type_enum
 
 from modelbuild.step import Progress, ignore_progress
-from modelbuild_rules.backend_api.steps.compiled import ABOUT, PROCESSED
-from modelbuild_rules.backend_api.steps.named_data import NamedBytes, write_named
+from modelbuild_rules.backend_api.steps.compiled import ABOUT
+from modelbuild_rules.backends.cuda.steps.constants import layout, storage
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
+from modelbuild_rules.backends.cuda.steps.storing import CONSTANTS, LIBRARY, VALUES
+
+if TYPE_CHECKING:
+    from modelbuild_rules.backends.cuda.documents import StoredConstant
 
 
 def compile(
@@ -32,7 +36,8 @@ def compile(
     tuning: Path | None = None,
     progress: Progress = ignore_progress,
 ) -> Generated:
-    """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
+    """Compile a partition's library and write it, and how its constants derive from the partition's weights, into an
+    existing folder, as steps/storing.py reads them. Return the generated code.
 
     changed   the qualified names of the buffers that the partition changes, by their names in its program
     runtime   the folder of backend_api/steps/cpp_compiler.py (make_runtime) for attributes["target"]
@@ -48,11 +53,8 @@ def compile(
     progress("linking")
     library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
     needed = check(library, attributes["target"])
-    code = library.read_bytes()
-    key = f"{hashlib.sha256(code).hexdigest()}_so_blob"
-    listed, *constants = weights_list(generated.constants, changed)
-    (folder / PROCESSED).write_text(f"{key}\n\n{listed.key}")
-    write_named(folder, [NamedBytes(key, code, 1, False), listed, *constants])
+    shutil.copyfile(library, folder / LIBRARY)
+    _write_constants(generated.constants, changed, folder)
     about = {
         "capabilities": attributes["capabilities"],
         "glibc": dotted(needed.glibc),
@@ -70,32 +72,28 @@ def compile(
     return generated
 
 
-def weights_list(constants: Sequence[Constant], changed: Mapping[str, str]) -> list[NamedBytes]:
-    """Return the list of a part's constants (runtime/aoti/constants.hpp), a line for each, and each constant as a
-    separate entry, so that several partitions share it. `changed`: as for `compile`."""
-    lines = []
-    named = {}
+def _write_constants(constants: Sequence[Constant], changed: Mapping[str, str], folder: Path) -> None:
+    """Write the constants of a library: recipes, and the values of those that are part of the code. `changed`: as for
+    `compile`."""
+    written: list[StoredConstant] = []
     for each in constants:
-        data = each.storage()
-        key = f"{hashlib.sha256(data).hexdigest()}_constant"
-        named[key] = NamedBytes(key, data, 1, True)
-        place = [",".join(map(str, numbers)) or "-" for numbers in (each.tensor.shape, each.tensor.stride())]
-        lines.append(
-            " ".join(
-                [
-                    each.name,
-                    "cuda" if each.on_gpu else "cpu",
-                    str(scalar_type_enum(each.tensor.dtype).value),
-                    *place,
-                    str(each.tensor.storage_offset()),
-                    key,
-                    changed.get(each.original, "-"),
-                ]
-            )
-        )
-    text = "".join(f"{line}\n" for line in lines).encode()
-    key = f"{hashlib.sha256(text).hexdigest()}_constants"
-    return [NamedBytes(key, text, 1, False), *named.values()]
+        kind, numbers = str(scalar_type_enum(each.tensor.dtype).value), (each.tensor.shape, each.tensor.stride())
+        place = [",".join(map(str, number)) or "-" for number in numbers]
+        made: StoredConstant = {
+            "line": " ".join(
+                [each.name, "cuda" if each.on_gpu else "cpu", kind, *place, str(each.tensor.storage_offset())]
+            ),
+            "state": changed.get(each.original, "-"),
+            "layout": layout(each.tensor),
+        }
+        if each.recipe is None:
+            (folder / VALUES).mkdir(exist_ok=True)
+            made["value"] = str(len(written))
+            (folder / VALUES / made["value"]).write_bytes(storage(each.tensor))
+        else:
+            made["recipe"] = each.recipe
+        written.append(made)
+    (folder / CONSTANTS).write_text(json.dumps(written, indent=1) + "\n")
 
 
 def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:
