@@ -1,4 +1,4 @@
-"""Operators that only arrange elements do not split a partition."""
+"""Operators for which XNNPACK has another form do not split a partition."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def test_attention_of_windows_is_one_partition(tmp_path: Path) -> None:
     assert "aten.slice_copy.Tensor" in made.nodes("xnnpack")
 
 
+def test_attention_leaves_only_the_check_of_its_rows(tmp_path: Path) -> None:
+    made = compared(
+        Form(lambda m, *x: nn.functional.scaled_dot_product_attention(*(each + 1 for each in x))),
+        [(numbers(2, 3, 5, 4),) * 3],
+        tmp_path,
+        1e-5,
+    )
+    assert "aten.mul.Tensor" in made.nodes("xnnpack")
+    assert not {"aten.mul.Scalar", "aten.expand_copy.default"} & made.nodes("portable").keys()
+
+
 @pytest.mark.parametrize("x", [numbers(3, 4, 5), torch.arange(60).reshape(3, 4, 5), numbers(3, 4, 5).half()])
 def test_arrangements(x: Tensor, tmp_path: Path) -> None:
     """Of all types, at each end, of an input and of a result; also of weights, and as outputs."""
@@ -34,7 +45,8 @@ def test_arrangements(x: Tensor, tmp_path: Path) -> None:
     def arranged(module: nn.Module, x: Tensor) -> list[Tensor]:
         y = x + 1
         one = y.select(-3, -1).unsqueeze(0).unsqueeze(2), y.select(2, 0), y[1:2].squeeze(0), y.expand(3, 4, 5)
-        return [*one, x[0] + 1, x.unsqueeze(1), y.expand(2, 3, 4, 5) * 2, y[:, 0, 0][1] + 1]
+        products = [torch.ops.aten.mul.Scalar(each, 2.5) for each in (y, y[0, 0, 0], y.long())]
+        return [*one, *products, x[0] + 1, x.unsqueeze(1), y.expand(2, 3, 4, 5) * 2, y[:, 0, 0][1] + 1]
 
     compared(Form(arranged), [(x,)], tmp_path)
 

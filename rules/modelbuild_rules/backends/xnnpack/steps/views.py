@@ -1,8 +1,9 @@
-"""Replace operators that only arrange elements by those that XNNPACK takes: in a transformer, each of the others would
-be an island of portable kernels, which splits a partition.
+"""Replace operators that XNNPACK lacks by those that it takes, with the same results: in a transformer, each would be
+an island of portable kernels, which splits a partition.
 
 | operator, of sizes that are known | becomes |
 | --- | --- |
+| a product with a number, to which executorch decomposes attention | a product with a tensor of it |
 | expand to the tensor's own shape, which matmul is decomposed to | its tensor |
 | select | a slice and a view |
 | unsqueeze and squeeze | a view |
@@ -36,7 +37,7 @@ def as_views(module: torch.fx.GraphModule) -> PassResult:
 
 
 def _replacement(graph: torch.fx.Graph, node: Node) -> Node | None:
-    if node.target not in (edge.expand_copy.default, edge.select_copy.int, *_RESHAPING):
+    if node.target not in (edge.expand_copy.default, edge.mul.Scalar, edge.select_copy.int, *_RESHAPING):
         return None
     x, value = node.args[0], node.meta["val"]
     given = x.meta["val"]
@@ -45,6 +46,12 @@ def _replacement(graph: torch.fx.Graph, node: Node) -> Node | None:
     with graph.inserting_before(node):
         if node.target == edge.expand_copy.default:
             return x if given.shape == value.shape else None
+        if node.target == edge.mul.Scalar:
+            if given.dtype != torch.float32 or not given.dim() or not isinstance(node.args[1], (int, float)):
+                return None
+            number = graph.call_function(edge.full.default, ([1], float(node.args[1])))
+            number.meta = {**node.meta, "val": value.new_empty(1)}
+            return _call(graph, node, edge.mul.Tensor, x, number)
         if node.target == edge.select_copy.int:
             dim, index = node.args[1] % given.dim(), node.args[2]
             index %= given.shape[dim]
@@ -59,6 +66,7 @@ def _is_known(size: Any) -> bool:
 def _call(graph: torch.fx.Graph, node: Node, target: Any, x: Node, *args: Any) -> Node:
     """Add a call in place of a node."""
     made = graph.call_function(target, (x, *args))
-    made.meta = {**node.meta, "val": target(x.meta["val"], *args)}
+    values = torch.fx.node.map_arg((x, *args), lambda each: each.meta["val"])
+    made.meta = {**node.meta, "val": target(*values)}
     made.meta.pop("tensor_meta", None)
     return made
