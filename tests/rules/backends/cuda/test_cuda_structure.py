@@ -56,7 +56,17 @@ class Lowerings:
 EQUAL = ("random", "zero", "special", "equal", "statistics", "no dimension")
 
 
-@pytest.mark.parametrize("name", [*EQUAL, "integers", "booleans", *STRUCTURES])
+QUICK = ("special", "statistics", "tied")
+"""The quick tests compare these ways only."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.exhaustive)
+        for name in (*EQUAL, "integers", "booleans", *STRUCTURES)
+    ],
+)
 def test_both_ways_give_the_same_files(name: str, tmp_path: Path) -> None:
     one = Lowerings(Net(), tmp_path / "one")
     other = Lowerings(Net({**VALUES, **STRUCTURES}[name]), tmp_path / "other")
