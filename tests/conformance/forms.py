@@ -193,6 +193,16 @@ form("conv and its weight", lambda x, w: (F.conv2d(x, w), w * 2), (n(1, 3, 5, 5)
 form("bias elsewhere", lambda x, w, b: F.linear(x, w, b) + (x.sum() * b), (n(3, 4),), own=[n(5, 4), n(5)])
 form("cosine head", lambda x, w: F.linear(x, w) / w.norm(dim=1), (n(3, 4),), own=[n(5, 4)])
 form(
+    "transpose and its weight",
+    lambda x, w: (F.conv_transpose2d(x, w), F.relu(w)),
+    (n(1, 3, 5, 5),),
+    own=[n(3, 4, 3, 3)],
+)
+form("prelu and its weight", lambda x, w: (F.prelu(x, w), w * x.sum()), (n(1, 3, 5, 5),), own=[n(3)])
+form("product and its constant", lambda x, w: (x @ w, w + x.sum(), w @ x), (n(2, 4, 4),), own=[n(2, 4, 4)])
+form("table and its layer", lambda x, w, k: (F.linear(x, w), w[k] * 2), (n(3, 4),), own=[n(5, 4), t(2, 0)])
+form("layer and its weight", lambda x, w: (F.linear(x, w), w), (n(3, 4),), own=[n(5, 4)])
+form(
     "conv and transpose",
     lambda x, w: F.conv_transpose2d(F.conv2d(x, w, padding=1), w, padding=1),
     (n(1, 3, 6, 6),),
@@ -261,6 +271,13 @@ for name, function, own in (
     ("sort", lambda x: (*x.sort(0), *x.sort(1), x.argsort(1)), []),
     ("cumsum", lambda x: (x.cumsum(0), x.cumsum(1)), []),
     ("matmul", lambda x: (x @ x.t(), x.t() @ x), []),
+    (
+        "mirror",
+        lambda x: (F.pad(x[:, None], (1, 1), mode="circular"), F.pad(x[:, None], (1, 2), mode="reflect")),
+        [],
+    ),
+    ("logcumsumexp", lambda x: (x.logcumsumexp(1), x.cumprod(1), x.median(1).values, x.kthvalue(2, 1).values), []),
+    ("windows", lambda x: (F.unfold(x[:, None, :, None], (2, 1)), x.unfold(1, 2, 1), x.diff(dim=1)), []),
     ("permute", lambda x: (x.t().contiguous(), x.reshape(-1, 2, 2).permute(2, 0, 1) + 1), []),
     ("pad", lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 0, 1, 0))), []),
     ("index", lambda x, k: (x[:, k], x.index_select(1, k), x.repeat(2, 3)), [t(2, 0, 1)]),
@@ -276,6 +293,12 @@ for name, function, own in (
     ("batch_norm", lambda x, m: F.batch_norm(x, m, m.abs() + 1), [n(2)]),
     ("nearest", lambda x: F.interpolate(x, scale_factor=2.0), []),
     ("head", lambda x, w: F.linear(F.conv2d(x, w).relu().flatten(1), w.flatten()[:36].reshape(1, 36)), [n(9, 2, 3, 3)]),
+    (
+        "transposed head",
+        lambda x, w: F.conv_transpose2d(x, w).relu().flatten(1) @ w.flatten().repeat(2)[:, None],
+        [n(2, 1, 3, 3)],
+    ),
+    ("pooled head", lambda x, w: F.linear(F.max_pool2d(F.avg_pool2d(x, 2, 1), 2, 1).flatten(1), w), [n(5, 8)]),
 ):
     calls = [(n(count, 2, 4, 4),) for count in (2, 0, 3)]
     form(f"no images {name}", function, *calls, own=own, dynamic={(0, 0): (0, 4)})
@@ -290,6 +313,38 @@ form("covariances of any count", torch.cov, (n(3, 5),), (n(3, 1),), (n(3, 0),), 
 # Constants whose bytes are equal but for the padding of the last one.
 form("constants padded", lambda x, a, b: (x + a, x * b), (n(4),), own=[t(1.0, 0.0, 0.0, 0.0), t(1.0)])
 form("constants padded first", lambda x, a, b: (x * a, x + b), (n(4),), own=[t(1.0), t(1.0, 0.0, 0.0, 0.0)])
+# Arrangements and masks of transformers.
+SPARSE = torch.where(n(1, 3, 4, 5) > 1, ODD[0, :3].reshape(1, 3, 1, 1), n(1, 3, 4, 5))
+ARRANGED = lambda x: (  # noqa: E731
+    (x + 1).select(1, -1).unsqueeze(0) * 2,
+    (x + 1)[0],
+    (x + 1).unsqueeze(1).squeeze(1) * 3,
+    (x + 1).expand(x.shape) * 2,
+    torch.ops.aten.mul.Scalar(x + 1, 2.5),
+    x[0] + 1,
+)
+form("arrangements", ARRANGED, (n(3, 4, 5),), (SPARSE[0],))
+form("arrangements of integers", ARRANGED, (t(*range(60)).reshape(3, 4, 5),))
+form("arrangements of any size", ARRANGED, (n(3, 4, 5),), (n(1, 4, 5),), (n(6, 4, 5),), dynamic={(0, 0): (1, 8)})
+form(
+    "roll of any size",
+    lambda x: x.roll((1, -2), (0, 1)) * 2,
+    (n(3, 4),),
+    (n(0, 4),),
+    (n(5, 4),),
+    dynamic={(0, 0): (0, 8)},
+)
+form("roll of complex numbers", lambda x: torch.view_as_real(torch.view_as_complex(x).roll(2, 0)), (n(5, 2),))
+
+
+def _masked(x: Tensor) -> Tensor:
+    mask = x.new_zeros(4, 4)
+    mask[:2, 2:], mask[2:, :2] = -torch.inf, -torch.inf
+    hidden = torch.full_like(mask, -torch.inf)
+    return torch.stack([F.scaled_dot_product_attention(x, x, x, each) for each in (mask, hidden)])
+
+
+form("masked attention", _masked, (n(2, 3, 4, 5),), (SPARSE.expand(2, 3, 4, 5),))
 form("rrelu", torch.nn.RReLU, (ODD,))
 form("inverse", lambda x: (x.inverse() @ x, x.inverse() + 1, torch.linalg.det(x)), (n(3, 4, 4),), (n(3, 4, 4, seed=1),))
 form("inverse float64", torch.inverse, (n(4, 4, dtype=torch.float64),), (n(4, 4, seed=1, dtype=torch.float64),))

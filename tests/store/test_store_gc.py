@@ -151,7 +151,7 @@ def test_unreachable_files_go_without_a_cap(full: Path, write: Callable[..., Pat
         index = INDEX.newest(full)[0].name
         names = {path.name for path in full.iterdir()} - {f"{index}-wal", f"{index}-shm"}
         history = {"history-v4.1.db", "history-v4.1.db-wal"}
-        assert names == {"CACHEDIR.TAG", "cas", index, "index.lock", "lock", "tmp"} | history
+        assert names == {"CACHEDIR.TAG", "cas", index, "index.lock", "lock", "running", "tmp"} | history
         assert list((full / "tmp").iterdir()) == []
         assert blobs(full) == {digest_bytes(kb(key)).hash for key in "abcd"}
 

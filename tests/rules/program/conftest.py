@@ -209,6 +209,9 @@ MODELS: Mapping[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] =
     "candidates": lambda: (Candidates(), (torch.randn(3, 8),)),
 }
 
+REPLACED = ("candidates", "recurrent")
+"""Those with nodes that the lowering replaces for XNNPACK, which ExecuTorch's own lowering keeps."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -236,9 +239,11 @@ REST = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "every_model" in metafunc.fixturenames:
-        names = [pytest.param(name, marks=pytest.mark.exhaustive if name in REST else ()) for name in MODELS]
-        metafunc.parametrize("every_model", names)
+    for fixture, left_out in (("every_model", ()), ("unchanged_model", REPLACED)):
+        if fixture in metafunc.fixturenames:
+            names = [name for name in MODELS if name not in left_out]
+            params = [pytest.param(name, marks=pytest.mark.exhaustive if name in REST else ()) for name in names]
+            metafunc.parametrize(fixture, params)
 
 
 @pytest.fixture(scope="session")

@@ -75,9 +75,9 @@ def _sealed(content: bytes, path: Path) -> bytes:
 
 
 def test_the_program_is_executorchs_with_a_manifest(
-    every_model: str, lowered: Callable[[str], Any], tmp_path: Path
+    unchanged_model: str, lowered: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    made = lowered(every_model)
+    made = lowered(unchanged_model)
     expected = _by_executorch(made.folder, _manifest(made.pte), external=False).buffer
     assert made.pte.read_bytes() == _sealed(expected, tmp_path / "expected.pte")
 

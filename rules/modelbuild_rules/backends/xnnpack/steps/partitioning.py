@@ -31,7 +31,7 @@ from modelbuild_rules.backend_api.steps.shapes import has_other_order, may_be_ze
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
-from modelbuild_rules.backends.xnnpack.steps.views import as_views
+from modelbuild_rules.backends.xnnpack.steps.substitutes import with_substitutes
 
 edge = ops.edge.aten
 
@@ -279,7 +279,7 @@ class _Partitioner(XnnpackPartitioner):
 class _XnnpackPartitioning(Partitioning):
     ids = (XnnpackBackend.__name__,)
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
-    passes = (as_views,)
+    passes = (with_substitutes,)
 
     def prepare(self, program: Any) -> Any:
         """Make default strides and paddings of poolings explicit, as executorch's code for XNNPACK expects."""

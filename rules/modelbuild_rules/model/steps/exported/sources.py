@@ -3,7 +3,8 @@
 A tensor keeps its storage in views, and copies of a program share such tensors. Any other tensor, such as a result of
 arithmetic on weights, has no source, and code that reads a value of a weight fails.
 
-FakeTensor (private, checked on torch 2.14.0) is patched while sources are known: `copy.deepcopy` returns it itself.
+Private names used, checked on torch 2.14.0: torch._subclasses.fake_tensor.FakeTensor, UntypedStorage._cdata,
+Tensor._version. `FakeTensor.__deepcopy__` is patched while sources are known: a copy is the tensor itself.
 """
 
 from __future__ import annotations

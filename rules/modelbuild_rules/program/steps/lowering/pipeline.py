@@ -76,7 +76,6 @@ def _of_program(name: str, applies: Callable[[Any], Any], run: Callable[[Any], A
 
 
 EXPORTED = (
-    _of_program("empty tensors in cat", has_empty_cat, correct_cat),
     _of_program("nonzero", has_nonzero, correct_nonzero),
     _of_program("operators that have equivalents", has_equivalents, with_equivalents),
     Pass(
@@ -94,6 +93,7 @@ EXPORTED = (
         lambda lowering: not lowering.stack.generates_code and has_constant_nodes(lowering.program),
         lambda lowering: fold_constants(lowering.program),
     ),
+    _of_program("empty tensors in cat", has_empty_cat, correct_cat),
     Pass(
         "operators for the backends",
         lambda lowering: lowering.stack.backends,
@@ -191,7 +191,6 @@ class StackLowering:
         self._rewrite(EXPORTED)
         for number in count(1):
             self._begin()
-            restore_ranges(self.program, self._declared)
             self._rewrite(REPEATED)
             self._unbounded = bound_sizes(self.program)
             self._progress(*(("lowering again", number) if number > 1 else ("lowering",)))
@@ -224,6 +223,7 @@ class StackLowering:
                 self._progress(f"rewriting {each.name}")
                 with library_failures(self.program):
                     self.program = each.run(self)
+                restore_ranges(self.program, self._declared)
 
     @property
     def kept(self) -> set[Any]:

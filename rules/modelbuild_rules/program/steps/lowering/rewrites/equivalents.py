@@ -10,7 +10,7 @@
 | the questions of `torch._check` whether all or some values are true | `any` |
 | inverses, solutions and factors that check, also of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
-| roll of known sizes, which executorch makes a gather by computed indices | a concatenation of slices |
+| roll, which executorch makes a division by a size, perhaps 0 | slices in another order; of unknown sizes, an index |
 | rrelu in evaluation mode | leaky_relu |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
@@ -113,16 +113,17 @@ def _narrow_copy(x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     return aten.slice_copy.Tensor(x, dim % x.dim(), start, start + length)
 
 
-def _roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
+def _roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Tensor:
     if not dims:
-        rolled = _roll(x.reshape(-1), shifts, (0,))
-        return rolled if rolled is NotImplemented else rolled.reshape(x.shape)
-    if not all(isinstance(number, int) for number in (*shifts, *(x.shape[dim] for dim in dims))):
-        return NotImplemented
+        return _roll(x.reshape(-1), shifts, (0,)).reshape(x.shape)
     rolled = x
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.shape[dim]
-        if size and (last := shift % size):
+        if not isinstance(size, int) or not isinstance(shift, int):
+            places = (torch.arange(size) - shift).remainder(torch.scalar_tensor(size, dtype=torch.int64))
+            # The kernel of index_select refuses a size of 0.
+            rolled = aten.index.Tensor(rolled, [*[None] * (dim % x.dim()), places])
+        elif size and (last := shift % size):
             rolled = torch.cat((rolled.narrow(dim, size - last, last), rolled.narrow(dim, 0, size - last)), dim)
     return x.clone() if rolled is x else rolled
 

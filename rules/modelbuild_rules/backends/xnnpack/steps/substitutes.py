@@ -23,7 +23,7 @@ edge = ops.edge.aten
 _RESHAPING = (edge.squeeze_copy.dims, edge.unsqueeze_copy.default)
 
 
-def as_views(module: torch.fx.GraphModule) -> PassResult:
+def with_substitutes(module: torch.fx.GraphModule) -> PassResult:
     """Replace the operators of this table (a pass on edge graphs, whose tensors are in row-major order)."""
     changed = False
     for node in list(module.graph.nodes):
