@@ -91,9 +91,10 @@ def test_nothing_is_compiled(built: Workspace) -> None:
 def test_each_program_with_its_backends_and_refusals(built: Workspace) -> None:
     first, again = built.run("check", "//:mixed"), built.run("check", "//:mixed")
     for ended in (first, again):
-        assert ended.out.splitlines()[-2:] == [
+        assert ended.out.splitlines()[-3:] == [
             "//:mixed: xnnpack 2 nodes in 2 partitions, portable 1 node",
             "  1 aten.cumsum.default, portable: xnnpack refused it: no such XNNPACK operator",
+            "  break between p0 and p1: aten.cumsum.default at net.py:12, which read 24 bytes and return 24",
         ]
     assert json.loads(built.run("check", "//:mixed", "--json").out)["up_to_date"]
     assert "//:mixed" not in built.run("check", "//:mixed", "--quiet").out

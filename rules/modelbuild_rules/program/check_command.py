@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Command
 from modelbuild.errors import BuildError
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import Checked
+    from modelbuild_rules.program.documents import Break, Checked
 
 # The output group of the checks of a program's methods.
 GROUP = "check"
@@ -25,12 +25,12 @@ def _show(label: str, files: Mapping[str, bytes], options: Mapping[str, Any]) ->
         try:
             lines = list(_lines(f"{label}, method {method}" if method else label, json.loads(content)))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise BuildError(f"{label}: {name} is malformed: {error}; expected version 1") from None
+            raise BuildError(f"{label}: {name} is malformed: {error}; expected version 2") from None
         yield from lines
 
 
 def _lines(label: str, checked: Checked) -> Iterator[str]:
-    """Yield the nodes of each backend, and the operators that backends refused."""
+    """Yield the nodes of each backend, the operators that backends refused, and what splits the program."""
     taken = [
         f"{each['backend'] or 'no backend'} {_count(each['nodes'], 'node')}"
         + (f" in {_count(each['partitions'], 'partition')}" if each["partitions"] else "")
@@ -43,6 +43,27 @@ def _lines(label: str, checked: Checked) -> Iterator[str]:
         yield f"  {each['nodes']} {each['op']}, {each['backend'] or 'no backend'}: {why}"
     if len(refused) > _SHOWN:
         yield f"  and {_count(len(refused) - _SHOWN, 'operator')} more"
+    for found in checked["breaks"][:_SHOWN]:
+        yield from _break(found)
+    if len(checked["breaks"]) > _SHOWN:
+        yield f"  and {_count(len(checked['breaks']) - _SHOWN, 'break')} more"
+
+
+def _break(found: Break) -> Iterator[str]:
+    first, *others = found["nodes"]
+    more = f" and {_count(len(others), 'node')} more" if others else ""
+    place = f" at {first['source']}" if first["source"] else ""
+    yield (
+        f"  break between {_listed(found['before'])} and {_listed(found['after'])}: {first['op']}{place}{more},"
+        f" which read {found['reads']:,} bytes and return {found['read']:,}"
+    )
+    for op, advice in found["instead"].items():
+        yield f"    instead of {op}: {advice}"
+
+
+def _listed(partitions: Sequence[str]) -> str:
+    rest = f" and {len(partitions) - 2} more" if len(partitions) > 2 else ""
+    return ", ".join(partitions[:2]) + rest
 
 
 def _count(number: int, noun: str) -> str:
@@ -53,9 +74,10 @@ check = Command(
     "check",
     help="Check that programs can be lowered, without building them.",
     about="Models are exported and lowered, and each operator is offered to the backends of the stack. Nothing"
-    " is compiled. For each program, the nodes of each backend are printed, and the operators that a backend refused;"
-    " or every reason why the program can't be lowered. That takes about as long as the actions `export` and"
-    " `partition` of a build, which it does not replace: seconds for most models, and memory for their weights.",
+    " is compiled. For each program, the nodes of each backend are printed, the operators that a backend refused, and"
+    " what splits the program into partitions; or every reason why the program can't be lowered. That takes about as"
+    " long as the actions `export` and `partition` of a build, which it does not replace: seconds for most models, and"
+    " memory for their weights.",
     group=lambda options: GROUP,
     show=_show,
     after_build=True,

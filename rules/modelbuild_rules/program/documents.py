@@ -108,6 +108,36 @@ class RefusedNodes(TypedDict):
     refused: list[Refusal]
 
 
+class BreakingNode(TypedDict):
+    """An entry of `nodes` of a break."""
+
+    name: str
+    op: str
+    source: str | None
+    """Its line in the model's own source, as `net.py:12`; None if unknown."""
+
+
+class Break(TypedDict):
+    """An entry of `breaks` in checked.json: connected nodes outside partitions that read results of partitions, and
+    whose results partitions read."""
+
+    nodes: list[BreakingNode]
+    before: list[str]
+    """The partitions whose results they read."""
+
+    after: list[str]
+    """The partitions that read their results."""
+
+    reads: int
+    """The maximum number of bytes that they read of `before`."""
+
+    read: int
+    """The maximum number of bytes that `after` read of them."""
+
+    instead: Mapping[str, str]
+    """By operator, what to write instead, so that a backend takes it."""
+
+
 class Checked(TypedDict):
     """checked.json: the backends of a method's nodes, found without compiling any."""
 
@@ -116,6 +146,9 @@ class Checked(TypedDict):
     backends: list[BackendNodes]
     refused: list[RefusedNodes]
     """The most frequent first."""
+
+    breaks: list[Break]
+    """The most bytes first."""
 
 
 class ProcessedBlob(TypedDict):

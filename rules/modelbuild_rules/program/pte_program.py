@@ -178,7 +178,12 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     files += [program.verified] if program.verified else []
     files += [file for each in kernels for file in (each.library, each.description)]
     contents = program_contents(f"{ctx.label.name}.pte", program.delegation, program.verified)
-    return program, Files(tuple(files)), OutputGroups({GROUP: checked}), contents
+    return (
+        program,
+        Files(tuple(files)),
+        OutputGroups({GROUP: checked}),
+        contents,
+    )
 
 
 def _check_stack(
@@ -290,7 +295,7 @@ def _check(
         "check",
         name=named("check", method),
         step="check",
-        inputs={"program": model.program, "weights": model.weights, **eager},
+        inputs={"program": model.program, "weights": model.weights, "debug": model.debug, **eager},
         outputs=[Output("checked", qualified(method, "checked.json"))],
         params={"backends": [offered(entry, facts) for entry in stack], **_own_kernels(model)},
         tools=_partition_tools(model, stack, run=False),

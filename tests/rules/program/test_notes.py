@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from modelbuild_rules.backend_api.steps.partitioning import Partitioning
 from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.lowering.notes import notes
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import Refusal
 
 
 class Cells(nn.Module):
@@ -55,3 +58,29 @@ def test_loops_on_the_cpu_are_noted_in_programs_for_a_gpu() -> None:
         " loops; their inputs and results are copied between GPU and CPU"
     ]
     assert notes(program, facts, [Partitioning()]) == notes(program, facts[3:], [Gpu()]) == []
+
+
+def test_operators_left_to_the_cpu_are_noted() -> None:
+    """In a program for a GPU all that compute, in another one convolutions and products."""
+
+    class Gpu(Partitioning):
+        on_gpu = True
+
+    def left(*operators: str) -> list[Fact]:
+        refusal: Refusal = {"backend": "tensorrt", "why": "no converter"}
+        return [Fact(f"node_{n}", op, None, refused=[refusal]) for n, op in enumerate(operators)]
+
+    program = torch.export.export(nn.ReLU(), (torch.ones(1),))
+    light = left("aten.max.dim", "sym_size.int", "operator.ge", "_assert_scalar.default", "aten.median.dim")
+    taken = [Fact("taken", "aten.mm.default", None, tag=(0, "t")), Fact("own", "aten.mm.default", None)]
+    assert notes(program, [*light, *taken], [Gpu()]) == [
+        "2 operators left to portable kernels on the CPU: aten.max.dim (1), aten.median.dim (1); `modelbuild check`"
+        " prints the reasons"
+    ]
+    assert notes(program, [*light, *taken], [Partitioning()]) == []
+    heavy = left(*["aten.convolution.default"] * 2, "aten.mm.default", "aten.a.b", "aten.c.d")
+    (note,) = notes(program, heavy, [Partitioning()])
+    assert note.startswith(
+        "5 operators, among them 2 convolutions and 1 product, left to portable kernels on the CPU:"
+        " aten.convolution.default (2), aten.mm.default (1), aten.a.b (1), ...;"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -23,14 +24,50 @@ _CELLS = {
 }
 """Operators that compute one step, and the nets that compute all steps."""
 
+_PRODUCTS = {
+    "aten.convolution.default": "convolution",
+    "aten.addmm.default": "product",
+    "aten.bmm.default": "product",
+    "aten.linear.default": "product",
+    "aten.mm.default": "product",
+}
+"""Operators that take most of the time of a network."""
+
+_NAMED = 3
+"""The number of operators that a note names."""
+
 _LOOP = 8
 """The minimum number of calls of a cell for a note."""
 
 
 def notes(program: ExportedProgram, facts: Sequence[Fact], backends: Iterable[Partitioning]) -> list[str]:
     """Return the notes on an exported program and the delegation of its nodes."""
-    on_cpu = _loops_on_cpu(facts) if any(backend.on_gpu for backend in backends) else ()
-    return [*_unrolled_cells(program, facts), *on_cpu, *_random(program)]
+    on_gpu = any(backend.on_gpu for backend in backends)
+    loops = _loops_on_cpu(facts) if on_gpu else ()
+    return [*_unrolled_cells(program, facts), *loops, *_left(facts, on_gpu), *_random(program)]
+
+
+def _left(facts: Sequence[Fact], on_gpu: bool) -> Iterator[str]:
+    """Yield a note on operators outside partitions: in a program for a GPU, or if they are convolutions or products."""
+    left = Counter(fact.op for fact in facts if fact.tag is None and fact.refused and _computes(fact.op))
+    heavy = Counter(_PRODUCTS[op] for op in left.elements() if op in _PRODUCTS)
+    if not left or not (on_gpu or heavy):
+        return
+    named = ", ".join(f"{op} ({number})" for op, number in left.most_common(_NAMED))
+    among = " and ".join(_count(number, noun) for noun, number in heavy.items())
+    yield (
+        f"{_count(left.total(), 'operator')}{f', among them {among},' if among else ''} left to portable kernels on the"
+        f" CPU: {named}{', ...' if len(left) > _NAMED else ''}; `modelbuild check` prints the reasons"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _computes(op: str) -> bool:
+    """Return whether an operator computes a tensor: it neither computes sizes nor checks values."""
+    return "." in op and not op.startswith(("operator.", "sym_", "_assert", "aten._assert", "math."))
 
 
 def _unrolled_cells(program: ExportedProgram, facts: Sequence[Fact]) -> Iterator[str]:

@@ -298,7 +298,7 @@ class StackLowering:
         """Keep a partition; return its id."""
         backend = self.delegation.current
         if self._only_checks:
-            self.delegation.record_partition(part, id := f"p{next(self._numbers)}")
+            self.delegation.record_partition(part, id := f"p{next(self._numbers) - 1}")
             return id
         self._progress("partition", next(self._numbers), self.delegation.found)
         failed = backend.partitioning.failure(part, backend.attributes)
