@@ -32,7 +32,37 @@ class DelegatedNode(_Table):
     backend: str | None
     refused: tuple[Refusal, ...]
     partition: str | None = None
+    index: int | None = None
+    module: str | None = None
     method: str | None = None
+
+
+class Kernel(_Table):
+    nodes: tuple[int, ...]
+    bytes: int = Field(ge=0, le=_MOST)
+    seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class Estimate(_Table):
+    device: str
+    basis: str
+    call: float = Field(ge=0, allow_inf_nan=False)
+    kernels: tuple[Kernel, ...]
+
+
+class About(_Table):
+    """Facts about a partition; members other than `estimate` are the backend's own."""
+
+    estimate: Estimate | None = None
+
+    def facts(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"estimate"}, exclude_unset=True)
+
+
+class MethodEstimate(_Table):
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    moved: tuple[int, int]
+    unknown: tuple[str, ...]
 
 
 class Partition(_Table):
@@ -44,19 +74,20 @@ class Partition(_Table):
     id: str | None = None
     nodes: int | None = Field(default=None, ge=0, le=_MOST)
     named_bytes: int | None = Field(default=None, ge=0, le=_MOST)
-    about: dict[str, Any] | None = None
+    about: About | None = None
 
 
 class Delegation(_Table):
     nodes: tuple[DelegatedNode, ...]
     partitions: tuple[Partition, ...]
+    estimates: dict[str, MethodEstimate] = {}
 
     def of(self, method: str) -> Delegation:
         """Return the nodes of a method and its partitions, which have ids such as "encode.p0"; all nodes and partitions
         of a program with one model."""
         nodes = tuple(node for node in self.nodes if (node.method or method) == method)
         own = tuple(each for each in self.partitions if (each.id or "").startswith(f"{method}."))
-        return Delegation(nodes=nodes, partitions=own or self.partitions)
+        return Delegation(nodes=nodes, partitions=own or self.partitions, estimates=self.estimates)
 
     def left(self) -> list[dict[str, Any]]:
         """Return the nodes outside partitions, as in the file."""

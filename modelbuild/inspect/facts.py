@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.errors import UsageError
 from modelbuild.inspect.blobs import Blobs
+from modelbuild.inspect.cost import partition_cost
 from modelbuild.inspect.delegation import Delegation, Partition, read_delegation
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
             _partition(path, number, delegate, found, _own(described.contents.parts, method.name), blobs)
             for number, delegate in enumerate(method.delegates)
         ]
+        estimate = None if found is None else found.estimates.get(method.name)
+        described_method["estimate"] = estimate and estimate.model_dump()
         described_method["calls"] = [asdict(call) for call in method.calls]
     left = None if delegation is None else delegation.left()
     # The manifest's other members are among the facts.
@@ -102,8 +105,17 @@ def _partition(
         "specs": specs,
         "arguments": [_value(value) for value in delegate.arguments],
         "blob": blobs.describe(path, delegate),
-        "about": known and known.about,
+        "about": known and known.about and known.about.facts(),
+        "cost": _cost(known, delegation),
     }
+
+
+def _cost(partition: Partition | None, delegation: Delegation | None) -> dict[str, Any] | None:
+    """Return a partition's cost; None if its backend estimates none."""
+    if partition is None or delegation is None or partition.about is None or partition.about.estimate is None:
+        return None
+    nodes = [node for node in delegation.nodes if node.partition == partition.id]
+    return partition_cost(partition.about.estimate, nodes)
 
 
 def _operators(delegation: Delegation, partition: Partition) -> dict[str, int]:

@@ -6,7 +6,7 @@ For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class OfferedBackend(TypedDict):
@@ -53,6 +53,40 @@ class PartitionFacts(TypedDict, total=False):
 
     state: list[str]
     """Qualified names of the buffers that it changes and shares with the other methods of its module."""
+
+    estimate: Estimate
+    """How long it takes, for `modelbuild inspect --cost`."""
+
+
+class KernelEstimate(TypedDict):
+    """A kernel that a call of a partition launches."""
+
+    nodes: list[int]
+    """The nodes of the partition that it computes, by their index in it."""
+
+    bytes: int
+    """The bytes of memory that it reads and writes."""
+
+    seconds: NotRequired[float]
+    """Missing if it cannot be estimated."""
+
+
+class Estimate(TypedDict):
+    """How long a call of a partition takes on a device, estimated without it."""
+
+    device: str
+    """The product that was assumed."""
+
+    basis: str
+    """What the estimate was fitted to, and how much it errs."""
+
+    call: float
+    """Seconds of a call besides its kernels."""
+
+    link: float
+    """Bytes per second between the memories of the host and the device."""
+
+    kernels: list[KernelEstimate]
 
 
 class TensorLayout(TypedDict):

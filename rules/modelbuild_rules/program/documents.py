@@ -192,6 +192,19 @@ class BackendTotal(TypedDict):
     """Size of the blobs and the named data of its partitions, each counted once."""
 
 
+class MethodEstimate(TypedDict):
+    """The estimated time of a method that is called from host memory."""
+
+    seconds: float
+    """Without what is unknown."""
+
+    moved: list[int]
+    """The maximum bytes that move to the device, and from it."""
+
+    unknown: list[str]
+    """What has no estimate, such as partitions on the CPU."""
+
+
 class DelegationDocument(TypedDict):
     """delegation.json, next to a program."""
 
@@ -201,6 +214,8 @@ class DelegationDocument(TypedDict):
 
     partitions: Sequence[CompiledPartition]
     nodes: Sequence[NodeDelegation]
+    estimates: NotRequired[Mapping[str, MethodEstimate]]
+    """By method; empty if no partition has an estimate."""
 
 
 class VerifiedMethod(TypedDict):

@@ -16,6 +16,7 @@ from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.inspect.blobs import Blobs
+from modelbuild.inspect.cost import cost_lines
 from modelbuild.inspect.facts import gather
 from modelbuild.inspect.text import lines
 from modelbuild.lines import one_line
@@ -26,10 +27,11 @@ from modelbuild.workspace.workspace import find_root, load_workspace
 @click.command("inspect", short_help=COMMANDS["inspect"])
 @click.argument("program", metavar="PROGRAM", type=TARGET)
 @click.option("--nodes", "every_node", is_flag=True, help="List each node outside partitions instead of counts.")
+@click.option("--cost", is_flag=True, help="Print the estimated time on the device instead, without running it.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write an HTML page with a picture of the partitions instead.")
 @building
 @click.pass_obj
-def command(settings: Settings, program: str, every_node: bool, html: Path | None, flags: Flags) -> int:
+def command(settings: Settings, program: str, every_node: bool, cost: bool, html: Path | None, flags: Flags) -> int:
     """Print the contents of a .pte: partitions, engines, devices, and nodes outside partitions with reasons.
 
     PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json next to the .pte.
@@ -52,6 +54,6 @@ def command(settings: Settings, program: str, every_node: bool, html: Path | Non
         click.echo(json.dumps(facts))
     if flags.json or html is not None:
         return ExitCode.OK
-    for line in lines(facts, every_node):
+    for line in cost_lines(facts) if cost else lines(facts, every_node):
         click.echo(one_line(line))
     return ExitCode.OK

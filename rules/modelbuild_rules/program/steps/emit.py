@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from modelbuild.step import Step
 from modelbuild_rules.backend_api.steps.named_data import read_named
 from modelbuild_rules.method_names import qualified
+from modelbuild_rules.program.steps.linking.estimates import estimates
 from modelbuild_rules.program.steps.linking.link import Part, Residual, link
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def run(step: Step) -> None:
     signature = _signature(step, ids)
     made = manifest(step, signature, delegated["partitions"], parts)
     link(_residuals(step, ids, parts), step.outputs["pte"], step.outputs.get("ptd"), made, step.params.get("modules"))
+    delegated["estimates"] = estimates(step.outputs["pte"], delegated["partitions"])
     if signature is not None:
         step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
     step.outputs["delegation"].write_text(json.dumps(delegated, indent=1) + "\n")

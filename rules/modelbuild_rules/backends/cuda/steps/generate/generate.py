@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backend_api.steps.aten import aten_operator
+from modelbuild_rules.backends.cuda.steps.generate.estimate import estimate
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, move
@@ -18,6 +19,9 @@ from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
+
+if TYPE_CHECKING:
+    from modelbuild_rules.backend_api.documents import Estimate
 
 OPTIONS: Mapping[str, Any] = {
     "max_autotune": False,
@@ -55,11 +59,13 @@ class Kernel:
 
 @dataclass
 class Generated:
-    """The generated parts of a library: C++ source, kernels sorted by name, and constants in the library's order."""
+    """The generated parts of a library: C++ source, kernels sorted by name, and constants in the library's order; and
+    an estimate of its time."""
 
     source: str = ""
     kernels: tuple[Kernel, ...] = ()
     constants: tuple[Constant, ...] = ()
+    estimate: Estimate | None = None
 
 
 def generate(
@@ -108,6 +114,7 @@ def generate(
             raise StepError(missing)
         made.source = _quiet(f"{wrapper}\n{kernels}")
         made.kernels = _kernels(graph, autotuners)
+        made.estimate = estimate(graph, chooser.cycles, gpu)
         originals = graph.allocated_constant_name
         made.constants = tuple(
             weights.constant(name, originals[name], tensor)

@@ -31,16 +31,27 @@ def usable(candidates: Sequence[Any]) -> Sequence[Any]:
 
 
 class Chooser:
-    """Chooses kernels for one partition. It adds choices and their candidates to `candidates`."""
+    """Chooses kernels for one partition. It adds choices and their candidates to `candidates`.
+
+    cycles  the estimated cost of each chosen template, by the function with which the template renders its kernel
+    """
 
     def __init__(
         self, gpu: Gpu, tuning: Tuning, candidates: Candidates | None = None, progress: Progress = ignore_progress
     ) -> None:
         self._gpu, self._tuning, self._candidates, self._progress = gpu, tuning, candidates, progress
+        self.cycles: dict[Any, float] = {}
 
     def template(self, candidates: Sequence[Any]) -> Any:
         """Return one of Inductor's ChoiceCallers."""
         templates = usable(candidates)
+        chosen = self._template(templates)
+        if hasattr(chosen, "make_kernel_render"):
+            product, split = _product(chosen)
+            self.cycles[chosen.make_kernel_render] = cost(tile(chosen.log_info), product, self._gpu, split)
+        return chosen
+
+    def _template(self, templates: Sequence[Any]) -> Any:
         if len(templates) < 2:
             return templates[0]
         described = [_described(each) for each in templates]

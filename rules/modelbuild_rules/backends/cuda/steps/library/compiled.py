@@ -62,6 +62,7 @@ def compile(
             {"name": k.name, "registers": k.registers, "spilled_bytes": k.spilled, "shared_bytes": k.shared}
             for k in generated.kernels
         ],
+        "estimate": generated.estimate,
         **({"state": sorted(changed.values())} if changed else {}),
         **_choices(tuned, tuning is not None),
     }
