@@ -370,6 +370,14 @@ PACKAGE: dict[str, Any] = {
             "latency": {"max": {":cpu": "8 ms"}, "p95": {":cpu": "9 ms"}, "runs": 20},
         },
         {
+            "name": "estimated_test",
+            "program": ":program",
+            "model": ":model",
+            "device": ":cpu",
+            "cases": FILES,
+            "latency": {"max": {":cpu": "8 ms"}, "estimated": True},
+        },
+        {
             "name": "gpu_test",
             "program": ":program",
             "model": ":model",

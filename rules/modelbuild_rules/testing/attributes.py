@@ -58,7 +58,11 @@ class Latency(Attrs):
     """A `pte_program` as the baseline; by default eager PyTorch."""
 
     max: dict[str, Milliseconds] = Field(default_factory=dict)
-    """With `on_device`: the maximum median latency, such as "8 ms", by the device's label."""
+    """With `on_device` or `estimated`: the maximum median latency, such as "8 ms", by the device's label."""
+
+    estimated: bool = False
+    """Without a device: compare `max` with the estimate that `modelbuild inspect --cost` prints. A program whose time
+    is unknown in part fails."""
 
     p95: dict[str, Milliseconds] = Field(default_factory=dict)
     """With `on_device`: the maximum 95th percentile of the latency, by the device's label."""

@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "gpus": "none: the device has its own",
     "latency.ratio": "latency.max",
     "latency.baseline": "none",
+    "latency.estimated": "none: the latency is measured",
     "limits.memory": "none",
     "accuracy": "none",
 }
@@ -38,10 +39,15 @@ class OnDevice:
 def check_on_device(ctx: Context[Any], program: Program) -> None:
     """Raise LoadingError for attributes that fit only a test on a device, or only a test on this machine."""
     attrs = ctx.attrs
+    if attrs.latency.estimated and not attrs.latency.max:
+        raise ctx.error(("latency", "estimated"), "there is no limit to compare an estimate with; expected latency.max")
+    if attrs.latency.estimated and ctx.device_label is None:
+        raise ctx.error(("latency", "estimated"), "latency.max is by device; expected 'device', or --device")
     if not attrs.on_device:
-        for name in _LATENCIES:
+        for name in _LATENCIES[attrs.latency.estimated :]:
             if getattr(attrs.latency, name):
-                message = f"latency.{name} is measured on a device; expected 'on_device = true' as well"
+                instead = " or 'latency.estimated = true'" if name == "max" else ""
+                message = f"latency.{name} is measured on a device; expected 'on_device = true'{instead} as well"
                 raise ctx.error(("latency", name), message)
         return
     for name, expected in _ELSEWHERE.items():
@@ -53,10 +59,10 @@ def check_on_device(ctx: Context[Any], program: Program) -> None:
         found, expected = machine_of(program.device), machine_of(device)
         raise ctx.error("device", f"'{attrs.program}' is compiled for {found}; expected {expected}, the test's device")
     for name in _LATENCIES:
-        _limit(ctx, name)
+        device_limit(ctx, name)
 
 
-def _limit(ctx: Context[Any], name: str) -> float | None:
+def device_limit(ctx: Context[Any], name: str) -> float | None:
     """Return the limit for the test's device in milliseconds; None if there are no limits. A device must have a limit
     if another device has."""
     limits: Mapping[str, float] = getattr(ctx.attrs.latency, name)
@@ -70,7 +76,7 @@ def _limit(ctx: Context[Any], name: str) -> float | None:
 
 
 def _latencies(ctx: Context[Any]) -> dict[str, float]:
-    return {f"latency.{name}": limit for name in _LATENCIES if (limit := _limit(ctx, name)) is not None}
+    return {f"latency.{name}": limit for name in _LATENCIES if (limit := device_limit(ctx, name)) is not None}
 
 
 def on_device_test(ctx: Context[Any], program: Program, compared: Comparison, tested: TestedMethods) -> OnDevice:

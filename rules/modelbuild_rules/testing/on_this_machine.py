@@ -16,6 +16,7 @@ from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.testing.attributes import budgets, resources, seconds
 from modelbuild_rules.testing.bisection import search_here
 from modelbuild_rules.testing.comparison import Comparison, program_files
+from modelbuild_rules.testing.on_device import device_limit
 from modelbuild_rules.testing.tested_methods import TestedMethods, compared_with
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def test_here(
         params={
             **compared.params,
             "budgets": {} if compared.selected else budgets(attrs.limits, attrs.latency, on_device=False),
+            **_estimated(ctx, compared),
             **({"accuracy": compared.accuracy} if compared.accuracy and not compared.selected else {}),
             "backends": {} if compared.selected else attrs.expect_backends,
             **runs,
@@ -68,6 +70,12 @@ def test_here(
     inputs = {**needed, **kernel_inputs(program.kernels)}
     finding = search_here(ctx, tested, inputs, {**compared.params, **runs}, runtime_places(ctx), installed)
     return report, finding
+
+
+def _estimated(ctx: Context[Any], compared: Comparison) -> dict[str, float]:
+    """Return the limit of the estimated latency in milliseconds, if the test checks it."""
+    limit = device_limit(ctx, "max") if ctx.attrs.latency.estimated and not compared.selected else None
+    return {} if limit is None else {"estimated": limit}
 
 
 def _installed_runtime(arch: str | None) -> InstalledRuntime | None:

@@ -153,9 +153,8 @@ def test_a_wrong_attribute_has_its_place(actions: Callable[..., dict[str, Action
 
 def test_latencies_need_on_device_and_on_device_needs_a_device(actions: Callable[..., dict[str, Action]]) -> None:
     here = TEST.replace("on_device = true", 'latency = { max = { "//:device" = "8 ms" } }')
-    with pytest.raises(
-        LoadingError, match=r"latency\.max is measured on a device; expected 'on_device = true' as well"
-    ):
+    instead = "'on_device = true' or 'latency.estimated = true'"
+    with pytest.raises(LoadingError, match=rf"latency\.max is measured on a device; expected {instead} as well"):
         actions(test=here)
     with pytest.raises(LoadingError, match="no device for //:test: expected the attribute 'device'"):
         actions(test=TEST.replace('device = ":device"\n', ""))

@@ -89,6 +89,13 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
     assert keys(ARCHIVE)["bisect"] != keys(ARCHIVE, runtime="other")["bisect"]
 
 
+def test_the_limit_of_an_estimate_is_in_the_test_s_key_alone(keys: Any) -> None:
+    latency = 'latency = {{ max = {{ ":device" = "{}" }}, estimated = true }}\n'
+    made = [keys(), keys(latency.format("1 ms")), keys(latency.format("2 ms"))]
+    assert len({each["test"] for each in made}) == 3
+    assert len({each["bisect"] for each in made}) == 1
+
+
 def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
     library = '{{ file = "net.py", version = "{}", license = "{}" }}'
     given = ["", *(library.format(*each) for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]

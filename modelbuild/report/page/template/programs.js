@@ -41,6 +41,8 @@ function methodContent(method, program) {
   return [
     el("h3", {}, `Method ${method.name}`),
     el("p", {}, `${ports(method.inputs)} → ${ports(method.outputs)}; ${size(method.planned_bytes)} of activations`),
+    method.estimate && el("p", {}, `${(method.estimate.seconds * 1e3).toPrecision(3)} ms estimated for a call from host memory`,
+      method.estimate.unknown.length > 0 && `, without ${method.estimate.unknown.join(", ")}`),
     el("div", { class: "strip", "aria-hidden": "true" }, method.stages.map((stage, place) => {
       const part = el("a", { class: colorOf(stage), href: `#stage-${place}`, tabindex: -1, title: stageName(stage, method) });
       part.style.flexGrow = stage.partition == null ? sum(stage.calls.map((call) => call.count)) : method.partitions[stage.partition].nodes || 1;
@@ -87,10 +89,18 @@ function stageRow(stage, place, method, color, most, known) {
   const blob = partition.blob && (partition.blob.problem || partition.blob.summary);
   return row([partition.id || `delegate ${partition.index}`, el("br"), badge(color, partition.backend)],
     [partition.nodes != null && el("div", {}, count(partition.nodes, "node"), operators.length > 0 && ": ", names(operators)),
-      blob && el("div", {}, blob),
+      blob && el("div", {}, blob), partition.cost && cost(partition.cost),
       partition.arguments.length > 0 && folded({}, `${partition.arguments.length} inputs and outputs`, () =>
         el("ul", { class: "plain" }, partition.arguments.map((value) => el("li", {}, code(tensor(value))))))],
     [size(weight(partition)), share]);
+}
+
+function cost(found) {
+  const time = (seconds) => `${(seconds * 1e3).toPrecision(3)} ms`;
+  return folded({}, `${time(found.seconds)} estimated on ${found.device}, ${count(found.kernels, "kernel")}`, () => [
+    el("p", { class: "quiet" }, found.basis),
+    el("ul", { class: "plain" }, found.most_expensive.map((kernel) =>
+      el("li", {}, `${time(kernel.seconds)}, ${size(kernel.bytes)}: ${kernel.operators.join(", ")} `, code(kernel.modules.join(", ")))))]);
 }
 
 function names(operators) {

@@ -13,8 +13,11 @@ Outputs  report                                see testing/steps/test_report.py
 
 from __future__ import annotations
 
+import json
+
 from modelbuild.step import Step
 from modelbuild_rules.case_names import case_names, is_selected
+from modelbuild_rules.testing.steps.parity.budgets import estimated_cases
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
@@ -24,7 +27,9 @@ def run(step: Step) -> None:
     runner = ProgramRunner(step, "program")
     missing = runner.unmet_requirement()
     if missing:
-        write_report(step, [Case(name, "not_run", message=missing) for name in _selected_cases(step)])
+        not_run = [Case(name, "not_run", message=missing) for name in _selected_cases(step)]
+        delegation = json.loads(step.input("program.delegation").read_bytes())
+        write_report(step, [*not_run, *estimated_cases(step, delegation)])
         return
     from modelbuild_rules.testing.steps.parity.program_test import (
         results,  # imports torch, which takes seconds

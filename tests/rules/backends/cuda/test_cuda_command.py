@@ -1,4 +1,4 @@
-"""CUDA programs through the command line: reproducible builds, and errors with their place in the model."""
+"""CUDA programs through the command line: reproducible builds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.program_build import program_build
 from tests.rules.backends.cuda.fat_binaries import fat_binaries
 from tests.workspace_builder import Workspace
 
@@ -58,36 +57,3 @@ def test_the_detector_is_the_same_wherever_it_is_built(repository: Path, know_ru
         assert "aten.nonzero.default" in ops["portable"]
         kinds = {"detector_cuda": {"cuda", "portable"}, "detector_trt_cuda": {"tensorrt", "cuda", "portable"}}
         assert ops.keys() == kinds[one.stem]
-
-
-MODEL = """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        rows = torch.sin(x)
-        best, _ = torch.topk(rows, 3)
-        return best + 1
-"""
-BUILD = program_build('{ type = "cuda", min_block_size = 1 }, { type = "portable" }', shape="[2, 5000]")
-NO_KERNEL = (
-    "the CUDA delegate has no kernel for aten.topk.default (node aten_topk_default at net.py:9 (aten.topk.default));"
-    ' expected exclude_ops = ["aten.topk.default"] in the stack\'s cuda backend, which leaves them to the next backend'
-)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_an_operator_without_a_kernel_is_told_by_its_line(know_runtime: Any, workspace: Workspace) -> None:
-    """Rows of more than 4096 are too many for the Triton kernel of top-k."""
-    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": MODEL})
-    know_runtime(workspace.root, workspace.cache, "//:program")
-    ended = workspace.run("build", "//:program")
-    assert ended.code == 1, ended.err
-    assert NO_KERNEL in ended.err + ended.out
-    # A comment moves the line; the compiled library and the rest of the messages stay the same.
-    workspace.edit("net.py", "rows =", "# of each row\n        rows =")
-    ended = workspace.run("build", "//:program")
-    assert NO_KERNEL.replace(":9 ", ":10 ") in ended.err + ended.out

@@ -70,6 +70,22 @@ def budget_cases(
     return cases + [_backend_case(module, backend, nodes) for module, backend in backends.items()]
 
 
+def estimated_cases(step: Step, delegation: DelegationDocument) -> list[Case]:
+    """Return the case of the limit of the estimated latency, if the test has one."""
+    if "estimated" not in step.params:
+        return []
+    limit, estimates = step.params["estimated"], delegation.get("estimates", {})
+    method = step.params.get("method") or next(iter(step.params["methods"]))
+    estimate = estimates.get(method) if len(estimates) > 1 else next(iter(estimates.values()), None)
+    name = "latency.max (estimated)"
+    if estimate is None or estimate["unknown"]:
+        unknown = ", ".join(estimate["unknown"]) if estimate else "every partition"
+        return [Case(name, "failed", message=f"the time of {unknown} is unknown; expected on_device = true")]
+    found = estimate["seconds"] * 1e3
+    message = "" if found <= limit else f"{found:.4g} ms, expected at most {limit:.4g} ms"
+    return [Case(name, "failed" if message else "passed", message=message)]
+
+
 def _ratio(measures: Mapping[str, float]) -> float:
     return measures["latency_ms"] / measures["baseline_ms"] if measures.get("baseline_ms") else 0.0
 

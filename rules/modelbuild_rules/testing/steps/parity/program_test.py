@@ -7,7 +7,7 @@ import time
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity.accuracy import accuracy_cases
-from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, of_tested_methods
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, estimated_cases, median_ms, of_tested_methods
 from modelbuild_rules.testing.steps.parity.cases import Plan, Planned, cases
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import OutputTypes, output_types, wrong_metrics, wrong_outputs
@@ -79,7 +79,7 @@ def _budgets(step: Step, runner: ProgramRunner, eager: Eager, plan: Plan, measur
     facts = of_tested_methods(step, json.loads(step.input("program.delegation").read_bytes()))
     files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
     measures["bytes"] = sum(path.stat().st_size for path in files)
-    return budget_cases(budgets, step.params["backends"], facts, measures) + unmeasured
+    return budget_cases(budgets, step.params["backends"], facts, measures) + estimated_cases(step, facts) + unmeasured
 
 
 def _baseline(step: Step, eager: Eager, planned: Planned, call: Call) -> float:
