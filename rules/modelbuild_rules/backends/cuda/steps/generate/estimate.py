@@ -18,17 +18,20 @@ from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import Estimate, KernelEstimate
 
-LAUNCH = 2.5e-6
-"""Seconds between the starts of two kernels that do nothing."""
+LAUNCH = 1.8e-6
+"""Seconds of a kernel that does nothing."""
 
-CALL = 20e-6
-"""Seconds of a call of a partition besides its kernels."""
+CALL = 30e-6
+"""Seconds of a call of a partition besides its kernels and copies."""
 
 SHARE = 0.7
 """The share of the memory's bandwidth that kernels reach."""
 
 CACHED = 2.5
 """The bandwidth of the cache, as a multiple of the memory's."""
+
+PAGEABLE = 0.11
+"""The share of the link's bandwidth that copies from and to a program's own host memory reach."""
 
 ATTENTION = 0.4
 """The share of the products of a matrix product that the kernel of attention reaches."""
@@ -48,7 +51,7 @@ def estimate(graph: Any, cycles: Mapping[Any, float], gpu: Gpu) -> Estimate:
         own = set().union(*(each - before or set(sorted(each)[-1:]) for each in origins))
         before.update(*origins)
         kernels.append(_kernel(node, own, cycles, gpu))
-    return {"device": gpu.name, "basis": BASIS, "call": CALL, "link": gpu.link, "kernels": kernels}
+    return {"device": gpu.name, "basis": BASIS, "call": CALL, "link": gpu.link * PAGEABLE, "kernels": kernels}
 
 
 def _launched(node: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates
-from modelbuild_rules.backends.cuda.steps.kernels.cost import SPLITTING, Product, cost, tile
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, template_cycles, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 from modelbuild_rules.backends.cuda.steps.kernels.launches import configuration_call, template_call
 from modelbuild_rules.backends.cuda.steps.kernels.timing import identity
@@ -48,7 +48,7 @@ class Chooser:
         chosen = self._template(templates)
         if hasattr(chosen, "make_kernel_render"):
             product, split = _product(chosen)
-            self.cycles[chosen.make_kernel_render] = cost(tile(chosen.log_info), product, self._gpu, split)
+            self.cycles[chosen.make_kernel_render] = template_cycles(tile(chosen.log_info), product, self._gpu, split)
         return chosen
 
     def _template(self, templates: Sequence[Any]) -> Any:
@@ -161,7 +161,7 @@ def _product(template: Any) -> tuple[Product, int]:
     if "convolution" in template.name:
         outputs, depth, *taps = inputs[1]
         groups = inputs[0][1] // depth
-        split = size[0] if _operator(template) == SPLITTING and len(size) > 2 + len(taps) else 1
+        split = _described(template).get("SPLIT", 1)  # of lowerings/template.py
         rows = math.prod(size) // outputs // split
         return Product(rows, outputs // groups, depth, groups, taps=math.prod(taps), **about), split
     *outer, rows, columns = size

@@ -15,9 +15,6 @@ from typing import Any
 
 from modelbuild_rules.backends.cuda.steps.kernels.device import REGISTERS, Gpu
 
-SPLITTING = "convolution"
-"""The name of the template whose depth may be split among blocks (generate/lowerings/template.py)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -108,10 +105,17 @@ def fits(tile: Tile, product: Product, gpu: Gpu) -> bool:
 
 
 def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int = 0) -> float:
-    """Return an estimate of a template's cycles, with its depth split into parts that are added afterwards.
+    """Return an estimate of a template's cycles, with its depth split into parts, and of the kernel that adds them.
 
     registers  of a thread of a compiled kernel; they may let fewer blocks share a multiprocessor
     """
+    cycles = template_cycles(tile, product, gpu, split, registers)
+    size = product.rows * product.columns * product.batch
+    return cycles if split == 1 else cycles + _SUM_BEGIN + (split + 1) * size * 4 / _SUM_BYTES / gpu.processors
+
+
+def template_cycles(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int = 0) -> float:
+    """Return an estimate of the cycles of a template's kernel; the arguments are those of `cost`."""
     rates = product.rates
     size = product.rows * product.columns * product.batch
     blocks = math.ceil(product.rows / tile.rows) * math.ceil(product.columns / tile.columns) * product.batch * split
@@ -121,8 +125,7 @@ def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int 
     rounds, rest = divmod(math.ceil(blocks / gpu.processors), most)
     cycles = rates.begin + rounds * _round(tile, product, gpu, steps, most)
     cycles += _round(tile, product, gpu, steps, rest) if rest else 0
-    cycles += split * size * 4 / rates.written / gpu.processors
-    return cycles if split == 1 else cycles + _SUM_BEGIN + (split + 1) * size * 4 / _SUM_BYTES / gpu.processors
+    return cycles + split * size * 4 / rates.written / gpu.processors
 
 
 def _round(tile: Tile, product: Product, gpu: Gpu, steps: int, resident: int) -> float:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from modelbuild_rules.backends.cuda.steps.kernels.cost import SPLITTING
-
 SOURCE = r"""
 {{def_kernel("X", "W")}}
     BATCH = {{size("X", 0)}}
@@ -124,4 +122,4 @@ def template() -> Any:
             groups * meta["SPLIT"],
         )
 
-    return TritonTemplate(name=SPLITTING, grid=grid, source=SOURCE)
+    return TritonTemplate(name="convolution", grid=grid, source=SOURCE)
