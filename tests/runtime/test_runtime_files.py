@@ -101,6 +101,8 @@ def test_only_a_fixed_height_and_width_take_other_sizes(png: Path, tmp_path: Pat
     problem = r"expected shape \[1, 3, 8, w=2\.\.64\], got \[1, 3, 4, 6\]; --resize needs a fixed height and width"
     with pytest.raises(InputError, match=problem):
         read_input(port("uint8", 1, 3, 8, W), png, resize=True)
+    with pytest.raises(InputError, match="--resize needs a fixed height and width"):
+        read_input(port("uint8", 0, 6, 3), png, resize=True)
     np.save(tmp_path / "x.npy", PIXELS)
     with pytest.raises(InputError, match=r"expected shape \[8, 6, 3\], got \[4, 6, 3\]$"):
         read_input(port("uint8", 8, 6, 3), tmp_path / "x.npy", resize=True)

@@ -156,7 +156,7 @@ def _pixels(port: Port, path: Path, axes: Sequence[int], resize: bool) -> np.nda
 def _fixed_size(port: Port, axis: int, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return the width and height of a port's pictures. Raises InputError with a shape if one is dynamic."""
     high, wide = [dim for i, dim in enumerate(port.shape[-3:], len(port.shape) - 3) if i != axis]
-    if high.dynamic or wide.dynamic:
+    if high.dynamic or wide.dynamic or not high.max or not wide.max:
         problem = f"expected shape {shape_text(port.shape)}, got {shape_text(shape)}"
         raise InputError(f"{problem}; --resize needs a fixed height and width")
     return wide.max, high.max

@@ -98,7 +98,8 @@ class Choice {
     if (found != layouts_.end()) return;
     const Dim& tall = port_.shape[layout.height];
     const Dim& wide = port_.shape[layout.width];
-    if (!resize_ || tall.dynamic() || wide.dynamic()) {
+    const bool fixed = !tall.dynamic() && !wide.dynamic() && tall.max > 0 && wide.max > 0;
+    if (!resize_ || !fixed) {
       fail(port_, path_,
            ": expected " + to_string(port_) + ", got a picture " + std::to_string(width) + " wide and " +
                std::to_string(height) + " high" + (resize_ ? "; --resize needs a fixed height and width" : ""));
