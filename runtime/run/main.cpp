@@ -1,4 +1,4 @@
-// modelbuild-run PROGRAM.pte --input name=file.npy: runs a program on files.
+// modelbuild-run PROGRAM.pte --input name=file: runs a program on .npy files and pictures.
 //
 // Exit codes: 0 success, 1 loading, running or writing failed, 2 invalid inputs or command line.
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "npy.hpp"
 #include "options.hpp"
 #include "outputs.hpp"
+#include "pictures/picture.hpp"
 #include "report.hpp"
 
 namespace modelbuild {
@@ -35,7 +36,7 @@ void check_names(const Files& files, const MethodDescription& method) {
   }
 }
 
-std::vector<Array> read_inputs(const Files& files, const MethodDescription& method) {
+std::vector<Array> read_inputs(const Files& files, const MethodDescription& method, bool resize) {
   check_names(files, method);
   std::vector<Array> arrays;
   for (const Port& port : method.inputs) {
@@ -43,6 +44,10 @@ std::vector<Array> read_inputs(const Files& files, const MethodDescription& meth
     const auto given =
         std::find_if(files.begin(), files.end(), [&](const auto& each) { return each.first == port.name; });
     if (given == files.end()) fail("missing input " + to_string(port));
+    if (is_picture(given->second)) {
+      arrays.push_back(read_picture(port, given->second, resize));
+      continue;
+    }
     const auto converts = [&](DType dtype) { return port.dtype == DType::kBfloat16 && dtype == DType::kFloat32; };
     // Checked before the elements are read.
     Array array = read_npy(given->second, [&](DType dtype, const std::vector<std::int64_t>& shape) {
@@ -148,7 +153,7 @@ Call read_call(const CallOptions& given, const Options& options, const Descripti
   const MethodDescription& method = program.method(given.method);
   Call call;
   call.method = &method;
-  call.arrays = read_inputs(given.inputs, method);
+  call.arrays = read_inputs(given.inputs, method, options.resize);
   call.tensors.reserve(call.arrays.size());
   for (Array& array : call.arrays) call.tensors.push_back(array.tensor());
   if (options.device_io) call.buffers = to_device(options, method, &call.tensors);

@@ -14,7 +14,8 @@ const char kUsage[] =
     "\n"
     "Runs a program on files. PROGRAM is a .pte, the folder of a bundle, or FOLDER/NAME if that has several.\n"
     "\n"
-    "  --input NAME=FILE.npy  a file for an input\n"
+    "  --input NAME=FILE      a file for an input: .npy, .png, .jpg\n"
+    "  --resize               give pictures of another size the height and width of their input (bilinear)\n"
     "  --next                 the following --input are of another call, which starts with the state that the calls\n"
     "                         before left; outputs go to DIR/1/, DIR/2/, ..., and --repeat measures the first call\n"
     "  --data FILE.ptd        external data; by default the .ptd beside the program\n"
@@ -41,6 +42,7 @@ namespace {
 
 enum Flag : int {
   kInput = 256,
+  kResize,
   kNext,
   kData,
   kMethod,
@@ -60,7 +62,8 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 19> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 20> kFlags = {{{"input", required_argument, nullptr, kInput},
+                                            {"resize", no_argument, nullptr, kResize},
                                             {"next", no_argument, nullptr, kNext},
                                             {"data", required_argument, nullptr, kData},
                                             {"method", required_argument, nullptr, kMethod},
@@ -128,6 +131,9 @@ void apply(int flag, Options* options) {
   switch (flag) {
     case kInput:
       return add_input(value, options);
+    case kResize:
+      options->resize = true;
+      return;
     case kNext:
       return options->calls.emplace_back(), void();
     case kData:

@@ -22,6 +22,7 @@ struct Options {
   LoadOptions load;
   // One after another on the same program.
   std::vector<CallOptions> calls{1};
+  bool resize = false;  // pictures whose size does not fit their input
   std::optional<std::filesystem::path> output_dir;
   int repeat = 0;
   int warmup = 3;

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.format_shapes import check_format
 
@@ -88,6 +89,10 @@ srcs = ["x.json", "signature.json"]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return doubling(tmp_path_factory.mktemp("program") / "p.pte", 2, 4)
+
+
+def doubling(path: Path, *shape: int) -> Path:
     import torch
     from executorch.exir import to_edge_transform_and_lower
 
@@ -95,8 +100,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * 2
 
-    path = tmp_path_factory.mktemp("program") / "p.pte"
-    lowered = to_edge_transform_and_lower(torch.export.export(Double(), (torch.zeros(2, 4),))).to_executorch()
+    lowered = to_edge_transform_and_lower(torch.export.export(Double(), (torch.zeros(shape),))).to_executorch()
     path.write_bytes(lowered.buffer)
     return path
 
@@ -151,6 +155,23 @@ def test_json_and_paths_relative_to_the_folder(built: Any) -> None:
     assert json.loads((built.root / "m/out/double.json").read_text())[0] == [2, 4, 6, 8]
     elsewhere = built.run("-C", str(built.root / "m"), "run", ":program", "--input=x=x.json", "-q", cwd=Path("/"))
     assert (elsewhere.code, elsewhere.err) == (0, "")
+
+
+def test_a_picture_of_another_size_is_resized_by_a_flag(built: Any) -> None:
+    doubling(built.root / "m/p.pte", 1, 2, 3)
+    signature = json.loads(RULES["m/signature.json"])
+    signature["methods"]["forward"]["inputs"][0] |= {"shape": [1, 2, 3], "range": [0, 255]}
+    signature["methods"]["forward"]["outputs"][0]["shape"] = [1, 2, 3]
+    built.write({"m/signature.json": json.dumps(signature)})
+    picture = Image.fromarray(np.arange(0, 250, 5, np.uint8).reshape(5, 10))
+    picture.save(built.root / "p.png")
+    ended = built.run("run", "//m:program", "--quiet", "--input=x=p.png", "--output-dir=out")
+    assert (ended.code, ended.err) == (2, "error: input 'x': p.png: expected shape [1, 2, 3], got [1, 5, 10]\n")
+    ended = built.run("run", "//m:program", "--quiet", "--input=x=p.png", "--output-dir=out", "--resize")
+    assert (ended.code, ended.err) == (0, "")
+    wide = picture.resize((3, 5), Image.Resampling.BILINEAR)
+    resized = np.asarray(wide.resize((3, 2), Image.Resampling.BILINEAR), np.float32)
+    np.testing.assert_array_equal(np.load(built.root / "out/double.npy")[0], resized * 2)
 
 
 def test_an_input_may_be_a_target(built: Any) -> None:

@@ -80,6 +80,34 @@ def test_palette_grey_and_jpeg_files_become_rgb(tmp_path: Path) -> None:
     np.testing.assert_allclose(read_input(port("uint8", 1, H, W, 3), path)[0, 0, 0], (200, 100, 50), atol=3)
 
 
+def test_the_upper_bytes_of_16_bits_remain(tmp_path: Path) -> None:
+    path = tmp_path / "deep.png"
+    Image.fromarray(np.array([[0, 255, 256, 0x1234, 65535]], np.uint16)).save(path)
+    assert read_input(port("uint8", 1, 1, 1, 5), path).ravel().tolist() == [0, 0, 1, 0x12, 255]
+    assert read_input(port("uint8", 1, 3, 1, 5), path)[0, 2].ravel().tolist() == [0, 0, 1, 0x12, 255]
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 6), (2, 3), (8, 5)])
+def test_a_picture_of_another_size_is_resized(png: Path, height: int, width: int) -> None:
+    wide = Image.fromarray(PIXELS).resize((width, 4), Image.Resampling.BILINEAR)
+    expected = np.asarray(wide.resize((width, height), Image.Resampling.BILINEAR))
+    for into in (port("uint8", 1, 3, height, width), port("uint8", height, width, 3)):
+        got = read_input(into, png, resize=True)
+        np.testing.assert_array_equal(got.transpose(0, 2, 3, 1)[0] if got.ndim == 4 else got, expected)
+    np.testing.assert_array_equal(read_input(port("uint8", H, W, 3), png, resize=True), PIXELS)
+
+
+def test_only_a_fixed_height_and_width_take_other_sizes(png: Path, tmp_path: Path) -> None:
+    problem = r"expected shape \[1, 3, 8, w=2\.\.64\], got \[1, 3, 4, 6\]; --resize needs a fixed height and width"
+    with pytest.raises(InputError, match=problem):
+        read_input(port("uint8", 1, 3, 8, W), png, resize=True)
+    with pytest.raises(InputError, match="--resize needs a fixed height and width"):
+        read_input(port("uint8", 0, 6, 3), png, resize=True)
+    np.save(tmp_path / "x.npy", PIXELS)
+    with pytest.raises(InputError, match=r"expected shape \[8, 6, 3\], got \[4, 6, 3\]$"):
+        read_input(port("uint8", 8, 6, 3), tmp_path / "x.npy", resize=True)
+
+
 ARRAYS = [
     ("float32", [[1, 2.5], [3, -4]], np.float32),
     ("float16", [[1, 2.5], [3, -4]], np.float16),

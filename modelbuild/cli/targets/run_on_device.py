@@ -41,6 +41,7 @@ class DeviceRun:
 
     device: str
     inputs: Mapping[str, str]
+    resize: bool
     method: str | None
     output_dir: Path | None
     repeat: int
@@ -129,8 +130,9 @@ def _read_inputs(
 
     inputs = [f"--input={name}={file}" for name, file in given.items()]
     method = [] if run.method is None else ["--method", run.method]
+    resize = ["--resize"] if run.resize else []
     save = f"--save-inputs={temporary / 'inputs'}"
-    done = subprocess.run([*command, *inputs, *method, save], cwd=folder, stdout=subprocess.PIPE, check=False)
+    done = subprocess.run([*command, *inputs, *resize, *method, save], cwd=folder, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         return done.returncode
     return {name: Path(path) for name, path in json.loads(done.stdout)["inputs"].items()}

@@ -69,7 +69,7 @@ def _description(program: Program, as_json: bool) -> str:
 
 def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     method = program.describe().method(options.method)
-    arrays = read_inputs(method.inputs, _files(options.input))
+    arrays = read_inputs(method.inputs, _files(options.input), options.resize)
     outputs = program.run(arrays, method.name)
     latency: Latency | None = None
     if options.repeat and not options.profile:  # recording takes time
@@ -101,7 +101,7 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
 def _saved(program: Program, options: argparse.Namespace) -> dict[str, str]:
     """Write the inputs to files; return the paths by name."""
     ports = program.describe().method(options.method).inputs
-    arrays = read_inputs(ports, _files(options.input))
+    arrays = read_inputs(ports, _files(options.input), options.resize)
     for port in ports:
         if port.kind == "tensor" and port.name not in arrays:
             raise InputError(f"missing input {port}")
@@ -185,6 +185,9 @@ def _parser() -> argparse.ArgumentParser:
         help="search DIR first for libraries of the program's backends and kernels (C++ runtime)",
     )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE", help=".npy, .json, .png or .jpg")
+    parser.add_argument(
+        "--resize", action="store_true", help="give pictures of another size the height and width of their input"
+    )
     parser.add_argument("--method", help="method of the program (the only one, or forward)")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write outputs to DIR")
     parser.add_argument("--output-format", choices=("npy", "json"), default="npy", help="format of the outputs (npy)")

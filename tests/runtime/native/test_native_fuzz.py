@@ -19,6 +19,7 @@ import pytest
 from modelbuild.trust.signatures import SigningKey, sign
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from tests.runtime.native.fuzz_programs import write_programs
+from tests.runtime.native.pictures import pictures
 from tests.trust.keys import write_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers"), pytest.mark.timeout(0)]
@@ -28,7 +29,7 @@ SEED = os.environ.get("FUZZ_SEED", "1")
 GIVEN = [Path(name).resolve() for name in os.environ.get("FUZZ_PROGRAMS", "").split()]
 
 # How many of 100 runs each takes.
-SHARES = {"program": 20, "data": 10, "signature": 5, "npy": 10, "blob": 10, "load": 20, "trust": 5}
+SHARES = {"program": 20, "data": 10, "signature": 5, "npy": 10, "picture": 10, "blob": 10, "load": 20, "trust": 5}
 SHARE_OF_RUNS = 25
 SEALED = {"xnnpack": 5, "planned TensorRT": 5, "planned CUDA": 5, "external": 5}
 
@@ -105,6 +106,7 @@ def seeds(
         "data": data,
         "signature": _signatures(folder),
         "npy": _arrays(folder),
+        "picture": _pictures(folder),
         "blob": [*_blobs(folder)],
         "load": [*(path for path in plain if path.stem != "xnnpack"), *checked],
         "trust": _trust(folder),
@@ -142,6 +144,13 @@ def _arrays(folder: Path) -> list[Path]:
             paths.append(folder / f"{number}.{version[0]}.npy")
             paths[-1].write_bytes(content.getvalue())
     return paths
+
+
+def _pictures(folder: Path) -> list[Path]:
+    (folder / "pictures").mkdir()
+    for name, content in pictures().items():
+        (folder / "pictures" / name).write_bytes(content)
+    return [*(folder / "pictures").iterdir()]
 
 
 def _blobs(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.devices.sshd import Proxy, Sshd, running, wait_for
 from tests.report.browser import opened
@@ -130,6 +131,19 @@ def test_a_bundle_runs_on_a_device_and_its_outputs_come_back(tested: Workspace, 
     assert re.search(r"^first result after [0-9.]+ ms, peak memory [0-9.]+ MiB", ended.out, re.MULTILINE)
     np.testing.assert_allclose(np.load(tested.root / "out/y.npy"), np.tanh(x) * 2, rtol=1e-5)
     assert not list(server.folder.glob("jobs/*"))
+
+
+def test_a_picture_is_resized_for_a_device(tested: Workspace) -> None:
+    program = '[[pte_program]]\nname = "seeing"\nmodel = ":model_5"\nstack = ":stack"\n'
+    bundle = BUNDLE.replace('"bundle"', '"seeing_bundle"').replace(":program", ":seeing")
+    tested.add("BUILD.toml", MODEL.format(scale=5, shape="[1, 1, 2]") + program + bundle)
+    Image.fromarray(np.array([[0, 0, 255, 255], [0, 0, 255, 255]], np.uint8)).save(tested.root / "p.png")
+    command = ("run", ":seeing_bundle", "--on", ":pc", "--input=x=p.png", "--output-dir=seen", "--repeat=1")
+    assert "expected shape [1, 1, 2], got [1, 2, 4]" in tested.run(*command).err
+    ended = tested.run(*command, "--resize")
+    assert ended.code == 0, ended.err
+    resized = np.array([[[36, 219]]], np.float32) / 127.5 - 1
+    np.testing.assert_allclose(np.load(tested.root / "seen/y.npy"), np.tanh(resized) * 5, rtol=1e-5)
 
 
 def test_a_profile_is_recorded_on_the_device(tested: Workspace, server: Sshd, tmp_path: Path) -> None:

@@ -52,6 +52,9 @@ _OPTIONS = [
         metavar="NAME=FILE",
         help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
     ),
+    click.option(
+        "--resize", is_flag=True, help="Give pictures of another size the height and width of their input (bilinear)."
+    ),
     click.option("--method", metavar="NAME", help="The method of the program: by default the only one, or forward."),
     click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the outputs."),
     click.option(
@@ -90,6 +93,7 @@ class Run:
     """A run of a program, as the command line describes it.
 
     inputs         NAME=FILE of each input
+    resize         give pictures of another size the height and width of their input
     output_dir     the folder for the outputs; None to write none
     output_format  npy or json
     method         its name; None for the only method, or `forward`
@@ -100,6 +104,7 @@ class Run:
     """
 
     inputs: tuple[str, ...]
+    resize: bool
     method: str | None
     output_dir: Path | None
     output_format: str
@@ -132,6 +137,7 @@ class Run:
         arguments = [str(program), "--plugin-dir", str(program.parent)]
         arguments += [] if self.method is None else ["--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]
+        arguments += ["--resize"] if self.resize else []
         arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
         arguments += ["--profile"] if self.profiled or self.profile_outputs else []
         arguments += [f"--profile-output={path}" for path in self.profile_outputs if path not in self.pages()]
@@ -196,6 +202,7 @@ def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flag
     there = DeviceRun(
         device,
         run.files(),
+        run.resize,
         run.method,
         run.output_dir,
         run.repeat,
