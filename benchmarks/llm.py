@@ -111,21 +111,25 @@ quantizers = [{ type = "xnnpack", mode = "dynamic" }]
 name = "int4"
 quantizers = [{ type = "xnnpack", mode = "dynamic", weights = "int4", group_size = 32 }]
 
+[[matrix]]
+name = "recipes"
+recipe = ["int8", "int4"]
+
 [[quantized_model]]
 name = "quantized_{recipe}"
-matrix = { recipe = ["int8", "int4"] }
+matrix = "recipes"
 model = ":model"
 recipe = ":{recipe}"
 
 [[pte_program]]
 name = "llm_{recipe}"
-matrix = { recipe = ["int8", "int4"] }
+matrix = "recipes"
 model = ":quantized_{recipe}"
 stack = ":xnnpack"
 
 [[pte_program]]
 name = "decode_{recipe}"
-matrix = { recipe = ["int8", "int4"] }
+matrix = "recipes"
 model = { decode = ":quantized_{recipe}" }
 stack = ":xnnpack"
 """

@@ -198,6 +198,8 @@ PACKAGE: dict[str, Any] = {
             "model": ":with_methods",
             "recipe": ":recipe",
             "calibration": {"encode": ":archives"},
+            "metrics": {"encode": [{"entry": "metric.py:f"}, {"top": 1, "output": "o"}]},
+            "srcs": ["metric.py"],
         },
     ],
     "kernel_library": [

@@ -1,4 +1,4 @@
-"""The metric of the quantized detector's test."""
+"""The metric of the quantized detector, in its report and in its test."""
 
 from __future__ import annotations
 

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from modelbuild.api.attrs import Attrs
 from modelbuild.api.rule import Rule
+from modelbuild.loading.matrix import MATRIX
 from modelbuild.loading.package import ENGINE_ATTRIBUTES
 
-_FIRST = ("name", "matrix")
+_FIRST = ("name", MATRIX)
 
 
 def table_order(rules: Mapping[str, Rule]) -> Callable[[str], Sequence[str]]:
     """Return a function from a table's header to the attributes of its rule, in order."""
     known = {f"[[{name}]]": attribute_order(rule) for name, rule in rules.items()}
+    known[f"[[{MATRIX}]]"] = ("name",)
     return lambda header: known.get(header, ())
 
 

@@ -14,6 +14,8 @@ from pydantic.json_schema import models_json_schema
 
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError
+from modelbuild.loading.matrix import MATRIX
+from modelbuild.loading.package import PACKAGE_TABLE
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _REFERENCE = "#/definitions/{model}"
@@ -25,6 +27,12 @@ _VISIBILITY = {
     ' "//models:__pkg__" or "//models:__subpackages__".',
 }
 _VALUE = {"type": ["string", "number", "boolean"]}
+_AXES = {"type": "array", "items": _VALUE, "minItems": 1}
+_EXCLUDE = {
+    "type": "array",
+    "description": "Combinations that are left out, each as some axes with a value.",
+    "items": {"type": "object", "additionalProperties": _VALUE},
+}
 
 OF_EVERY_TARGET: dict[str, Any] = {
     "name": {**_TEXT, "minLength": 1, "description": "The target's name, unique in its package."},
@@ -43,20 +51,32 @@ OF_EVERY_TARGET: dict[str, Any] = {
         " build's limit.",
     },
     "matrix": {
-        "type": "object",
-        "description": "Axes and their values; the target is declared once for each combination, with {axis} replaced"
-        " in its name and attributes.",
-        "properties": {
-            "exclude": {"type": "array", "items": {"type": "object", "additionalProperties": _VALUE}},
-        },
-        "additionalProperties": {"type": "array", "items": _VALUE, "minItems": 1},
+        "anyOf": [
+            {**_TEXT, "format": "matrix"},
+            {"type": "object", "properties": {"exclude": _EXCLUDE}, "additionalProperties": _AXES},
+        ],
+        "description": "Axes and their values, or the name of a [[matrix]] of the file that has them; the target is"
+        " declared once for each combination, with {axis} replaced in its name and attributes.",
     },
 }
-_PACKAGE = {
-    "type": "object",
-    "description": "Settings for all targets of this file.",
-    "properties": {"default_visibility": _VISIBILITY},
-    "additionalProperties": False,
+# Tables that are no targets.
+OTHERS: dict[str, dict[str, Any]] = {
+    PACKAGE_TABLE: {
+        "type": "object",
+        "description": "Settings for all targets of this file.",
+        "properties": {"default_visibility": _VISIBILITY},
+        "additionalProperties": False,
+    },
+    MATRIX: {
+        "type": "object",
+        "description": "Axes and their values, for all targets of this file whose matrix is its name.",
+        "properties": {
+            "name": {**_TEXT, "minLength": 1, "description": "The matrix's name, unique in its file."},
+            "exclude": _EXCLUDE,
+        },
+        "required": ["name"],
+        "additionalProperties": _AXES,
+    },
 }
 _OTHER = {
     "select": {
@@ -87,14 +107,14 @@ def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
     """Return the schema of a BUILD.toml with these rules, by name. Raises LoadingError for an attribute without a
     schema."""
     by_rule, definitions = attribute_schemas(rules)
-    tables = {name: _table(attributes) for name, attributes in sorted(by_rule.items())}
+    tables = {MATRIX: OTHERS[MATRIX], **{name: _table(attributes) for name, attributes in sorted(by_rule.items())}}
     used = {name: _open(schema) for name, schema in definitions.items()}
     schema = {
         "$schema": DRAFT,
         "title": "BUILD.toml",
         "type": "object",
         "properties": {
-            "package": _PACKAGE,
+            PACKAGE_TABLE: OTHERS[PACKAGE_TABLE],
             **{
                 name: {"type": "array", "description": table.get("description", ""), "items": table}
                 for name, table in tables.items()

@@ -109,6 +109,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     if schema.get("format") == "label":
         rules = schema.get("rules")
         return f"label of a {' or '.join(rules)}" if rules else "label"
+    if schema.get("format") == "matrix":
+        return "name of a matrix"
     if schema.get("format") == "file":
         return "file"
     return _TYPES.get(str(kind), "value") + _bounds(schema)

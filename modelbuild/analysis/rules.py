@@ -23,6 +23,7 @@ from modelbuild.api.rule_errors import describe_error
 from modelbuild.code.byte_code import keep_byte_code
 from modelbuild.code.package_finder import PackageFinder
 from modelbuild.errors import LoadingError, Location
+from modelbuild.loading.package import OTHER_TABLES
 from modelbuild.workspace.workspace import BUILT_IN, LIBRARY
 
 T = TypeVar("T", Rule, Command, Extension, Probe, DeviceRuntime)
@@ -84,6 +85,8 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                 if isinstance(value, Extension) and value.package == package.__name__:
                     _add(extensions.setdefault(value.point, {}), value, value.point, reference, where)
                 elif isinstance(value, Rule) and value.package == package.__name__:
+                    if value.name in OTHER_TABLES:
+                        raise LoadingError(f"[[{value.name}]] declares no targets; rename the rule", where)
                     _add(by_name, value, "rule", reference, where)
                 elif isinstance(value, Probe) and value.package == package.__name__:
                     _add(probes, value, "probe", reference, where)

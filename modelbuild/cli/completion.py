@@ -14,8 +14,9 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import ModelbuildError
-from modelbuild.loading.matrix import expand_matrix
-from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.loading.matrix import MATRIX, matrix_of, read_matrices
+from modelbuild.loading.matrix_expansion import expand_matrix
+from modelbuild.loading.package import OTHER_TABLES, PACKAGE_FILE
 from modelbuild.workspace.toml_document import read_document
 from modelbuild.workspace.toml_tokens import Kind, Role, read_tokens
 from modelbuild.workspace.workspace import find_root, load_workspace
@@ -164,7 +165,8 @@ def _targets(root: Path, package: str) -> list[str]:
     except OSError:
         return []
     strings = [token for token in tokens if token.role is Role.VALUE and token.kind is Kind.STRING]
-    names = [token.value for token in strings if len(token.path) == 3 and token.path[2] == "name"]
+    named = [token for token in strings if len(token.path) == 3 and token.path[2] == "name"]
+    names = [token.value for token in named if token.path[0] not in OTHER_TABLES]
     if any("{" in name for name in names):
         try:
             return list(_expanded(root, package))
@@ -175,13 +177,14 @@ def _targets(root: Path, package: str) -> list[str]:
 
 def _expanded(root: Path, package: str) -> Iterator[str]:
     """Yield the names of targets, with the names of each matrix."""
-
     document, values, _ = read_document(root, f"{package}/{PACKAGE_FILE}".lstrip("/"))
+    matrices = read_matrices(document, values.get(MATRIX, ()))
     for rule, targets in values.items():
-        tables: Sequence[Any] = targets if isinstance(targets, list) else ()
+        tables: Sequence[Any] = targets if isinstance(targets, list) and rule not in OTHER_TABLES else ()
         for index, target in enumerate(tables):
-            naming = {key: target[key] for key in ("name", "matrix") if key in target}
-            if "matrix" in naming:
-                yield from (each["name"] for each in expand_matrix(document, (rule, index), naming))
+            naming = {key: target[key] for key in ("name", MATRIX) if key in target}
+            if MATRIX in naming:
+                matrix = matrix_of(document, (rule, index), naming, matrices)
+                yield from (each["name"] for each in expand_matrix(document, (rule, index), naming, matrix))
             elif isinstance(name := target.get("name"), str):
                 yield name.partition("{")[0]

@@ -1,11 +1,11 @@
-"""Expand one declaration with a `matrix` into a declaration for each combination of its axes."""
+"""The matrices of a BUILD.toml: an attribute of a target, or a table `[[matrix]]` that several targets name."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from modelbuild.errors import did_you_mean
@@ -15,113 +15,108 @@ from modelbuild.workspace.toml_tokens import KeyPath
 
 Scalar: TypeAlias = str | int | float | bool
 
+# The attribute of a target, and the table that declares a matrix for several targets.
+MATRIX = "matrix"
+
 # A bound against mistakes: expanding three axes of a thousand values each would never finish.
 MOST = 10_000
 
-# Characters of a text after substitution.
-_LONGEST = 100_000
 
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Axes with their values, and the combinations that are not excluded; the last axis varies fastest.
 
-
-def expand_matrix(document: Document, path: KeyPath, declaration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return a declaration for each combination of the axes of the declaration at `path`; the last axis varies fastest.
-
-    `{axis}` in a string, at any depth, also in the name, is replaced by the axis's value. A string that is only
-    `"{axis}"` becomes the value itself, such as a number or a boolean (a name is always text). `{{` and `}}` are
-    braces. Raises LoadingError.
+    name  the name of a `[[matrix]]`; '' for an inline matrix
+    path  position of its table in the document, such as ("matrix", 0)
     """
+
+    name: str
+    path: KeyPath
+    axes: Mapping[str, Sequence[Scalar]]
+    combinations: Sequence[Mapping[str, Scalar]]
+
+    @property
+    def title(self) -> str:
+        return f"matrix {show(self.name)}" if self.name else "the matrix"
+
+
+def read_matrices(document: Document, tables: Sequence[Mapping[str, Any]]) -> dict[str, Matrix]:
+    """Return the matrices that the tables `[[matrix]]` of a document declare, by name. A matrix that no target names is
+    checked as well. Raises LoadingError."""
+    found: dict[str, Matrix] = {}
+    for index, values in enumerate(tables):
+        table = Table(document, (MATRIX, index), values)
+        name = table.line("name", "a string")
+        if name is None:
+            raise document.error(table.path, 'matrix without a name; expected name = "..."')
+        if name in found:
+            other = document.location(found[name].path)
+            raise table.error(f"name {show(name)} is taken by the matrix at {other}", "name")
+        found[name] = _read(table, name)
+    return found
+
+
+def matrix_of(
+    document: Document, path: KeyPath, declaration: Mapping[str, Any], matrices: Mapping[str, Matrix]
+) -> Matrix:
+    """Return the matrix of the declaration at `path`: the one of `matrices` that it names, or its own. Raises
+    LoadingError."""
     table = Table(document, path, declaration)
-    axes = table.table("matrix")
-    assert axes is not None
-    values = {axis: _values(axes, axis) for axis in axes.values if axis != "exclude"}
-    count = math.prod(map(len, values.values()))
-    if not values:
-        raise table.error("'matrix': expected at least one axis, such as size = [224, 320]", "matrix")
+    written = table.get(MATRIX)
+    if isinstance(written, dict):
+        return _read(Table(document, (*path, MATRIX), written))
+    if not isinstance(written, str):
+        raise table.wrong(MATRIX, "a table of axes, or the name of a [[matrix]]")
+    if written not in matrices:
+        raise table.error(f"no [[matrix]] with the name {show(written)}{did_you_mean(written, matrices)}", MATRIX)
+    return matrices[written]
+
+
+def scalar_text(value: Scalar) -> str:
+    """Return the text of an axis's value, as it replaces `{axis}` in a longer text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read(table: Table, name: str = "") -> Matrix:
+    own = ("exclude", "name") if name else ("exclude",)
+    axes = {axis: _values(table, axis) for axis in table.values if axis not in own}
+    count = math.prod(map(len, axes.values()))
+    if not axes:
+        raise table.error("'matrix': expected at least one axis, such as size = [224, 320]")
     if count > MOST:
-        raise table.error(f"'matrix': {count} combinations; at most {MOST} are possible", "matrix")
-    excluded = _excluded(axes, values)
-    rest = {key: value for key, value in declaration.items() if key != "matrix"}
-    names: set[str] = set()
-    expanded: list[Mapping[str, Any]] = []
-    for chosen in itertools.product(*values.values()):
-        combination = dict(zip(values, chosen, strict=True))
-        if any(entry.items() <= combination.items() for entry in excluded):
-            continue
-        variant = {key: _fill(document, (*path, key), value, combination) for key, value in rest.items()}
-        name = variant["name"] = _text(variant["name"])
-        if name in names:
-            message = f"'name': several combinations of the matrix are called {show(name)}"
-            raise table.error(message + _advice(values, rest["name"]), "name")
-        names.add(name)
-        expanded.append(variant)
-    if not expanded:
-        raise axes.error("'exclude' leaves no combination", "exclude")
-    return expanded
+        raise table.error(f"'matrix': {count} combinations; at most {MOST} are possible")
+    excluded = _excluded(table, axes)
+    every = (dict(zip(axes, chosen, strict=True)) for chosen in itertools.product(*axes.values()))
+    kept = [each for each in every if not any(entry.items() <= each.items() for entry in excluded)]
+    if not kept:
+        raise table.error("'exclude' leaves no combination", "exclude")
+    return Matrix(name, table.path, axes, kept)
 
 
-def _advice(values: Mapping[str, list[Scalar]], name: str) -> str:
-    unused = [f"{{{axis}}}" for axis, options in values.items() if len(options) > 1 and f"{{{axis}}}" not in name]
-    return f"; it must use {' and '.join(unused)}" if unused else ""
-
-
-def _values(axes: Table, axis: str) -> list[Scalar]:
-    values = axes.get(axis)
+def _values(table: Table, axis: str) -> list[Scalar]:
+    values = table.get(axis)
     if not isinstance(values, list) or not values:
-        raise axes.wrong(axis, "an array with at least one value")
+        raise table.wrong(axis, "an array with at least one value")
     seen: set[str] = set()
     for index, value in enumerate(values):
         if not isinstance(value, (str, int, float)):
-            raise axes.error(f"'{axis}': expected strings, numbers or booleans, got {show(value)}", axis, index)
-        if _text(value) in seen:
-            raise axes.error(f"'{axis}': {show(value)} is listed twice", axis, index)
-        seen.add(_text(value))
+            raise table.error(f"'{axis}': expected strings, numbers or booleans, got {show(value)}", axis, index)
+        if scalar_text(value) in seen:
+            raise table.error(f"'{axis}': {show(value)} is listed twice", axis, index)
+        seen.add(scalar_text(value))
     return values
 
 
-def _excluded(axes: Table, values: Mapping[str, list[Scalar]]) -> list[Mapping[str, Scalar]]:
-    entries = axes.get("exclude")
+def _excluded(table: Table, axes: Mapping[str, list[Scalar]]) -> list[Mapping[str, Scalar]]:
+    entries = table.get("exclude")
     if entries is None:
         return []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise axes.wrong("exclude", "an array of tables")
+        raise table.wrong("exclude", "an array of tables")
     for index, entry in enumerate(entries):
         for axis, value in entry.items():
-            if axis not in values:
-                raise axes.error(f"no axis {axis!r}{did_you_mean(axis, values)}", "exclude", index, axis)
-            if value not in values[axis]:
-                raise axes.error(f"axis '{axis}' has no value {show(value)}", "exclude", index, axis)
+            if axis not in axes:
+                raise table.error(f"no axis {axis!r}{did_you_mean(axis, axes)}", "exclude", index, axis)
+            if value not in axes[axis]:
+                raise table.error(f"axis '{axis}' has no value {show(value)}", "exclude", index, axis)
     return [entry for entry in entries if entry]
-
-
-def _fill(document: Document, path: KeyPath, value: Any, combination: Mapping[str, Scalar]) -> Any:
-    if isinstance(value, dict):
-        return {key: _fill(document, (*path, key), item, combination) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fill(document, (*path, index), item, combination) for index, item in enumerate(value)]
-    if not isinstance(value, str):
-        return value
-
-    def replace(match: re.Match[str]) -> str:
-        braces, axis = match[0], match[1]
-        if axis in combination:
-            return _text(combination[axis])
-        if axis is not None:
-            raise document.error(path, f"no axis {axis!r} in the matrix{did_you_mean(axis, combination)}")
-        if len(braces) == 2:
-            return braces[0]
-        raise document.error(path, f"a '{braces}' alone; expected {{axis}}, or '{braces * 2}' for the brace itself")
-
-    if "{" not in value and "}" not in value:
-        return value
-    whole = _BRACES.fullmatch(value)
-    if whole is not None and whole[1] in combination:
-        return combination[whole[1]]
-    used = _BRACES.findall(value)
-    if sum(len(_text(combination[axis])) for axis in used if axis in combination) > _LONGEST:
-        raise document.error(path, f"the axes make this text longer than {_LONGEST} characters")
-    return _BRACES.sub(replace, value)
-
-
-def _text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

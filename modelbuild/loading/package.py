@@ -8,13 +8,18 @@ from typing import Any
 
 from modelbuild.errors import Location
 from modelbuild.labels import Label
+from modelbuild.loading.matrix import MATRIX, Matrix
 from modelbuild.workspace.toml_document import Document
 from modelbuild.workspace.toml_tokens import KeyPath
 
 PACKAGE_FILE = "BUILD.toml"
 
+# Tables of a BUILD.toml that declare no targets.
+PACKAGE_TABLE = "package"
+OTHER_TABLES = (PACKAGE_TABLE, MATRIX)
+
 # Attributes of every rule: the engine reads them, and rules never see them.
-ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix", "toolchain", "action_timeout")
+ENGINE_ATTRIBUTES = ("name", "visibility", "tags", MATRIX, "toolchain", "action_timeout")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +55,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Package:
-    """A folder with a BUILD.toml: its path relative to the workspace ('' at the root) and its targets by name."""
+    """A folder with a BUILD.toml: its path relative to the workspace ('' at the root), its targets by name, and the
+    matrices that they may name."""
 
     name: str
     document: Document
     targets: Mapping[str, Target]
     default_visibility: tuple[str, ...]
+    matrices: Mapping[str, Matrix]
 
     @property
     def file(self) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from modelbuild.actions import INSTALLED
 from modelbuild.errors import LoadingError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_target_name
-from modelbuild.loading.matrix import expand_matrix
-from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package, Target
+from modelbuild.loading.matrix import MATRIX, Matrix, matrix_of, read_matrices
+from modelbuild.loading.matrix_expansion import expand_matrix
+from modelbuild.loading.package import (
+    ENGINE_ATTRIBUTES,
+    OTHER_TABLES,
+    PACKAGE_TABLE,
+    Package,
+    Target,
+)
 from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
 from modelbuild.paths import MAX_NAME
 from modelbuild.workspace.toml_document import Document, show
 from modelbuild.workspace.toml_table import Table
 from modelbuild.workspace.toml_tokens import KeyPath
-
-PACKAGE_TABLE = "package"
 
 # Names with another meaning in a label.
 RESERVED = ("all", "__pkg__", "__subpackages__")
@@ -29,16 +34,23 @@ def parse_package(document: Document, values: Mapping[str, Any], name: str, know
     table = top.table(PACKAGE_TABLE) or Table(document, (PACKAGE_TABLE,), {})
     default = _visibility(table, "default_visibility", name, (PRIVATE,))
     table.finish()
+    declared = values.get(MATRIX, [])
+    _check_tables(document, MATRIX, declared)
+    matrices = read_matrices(document, declared)
     targets: dict[str, Target] = {}
     for rule, declarations in values.items():
-        if rule == PACKAGE_TABLE:
+        if rule in OTHER_TABLES:
             continue
         if rule not in known_rules:
-            raise document.error((rule,), f"no rule {rule!r}{did_you_mean(rule, [*known_rules, PACKAGE_TABLE])}")
+            raise document.error((rule,), f"no rule {rule!r}{did_you_mean(rule, [*known_rules, *OTHER_TABLES])}")
         _check_tables(document, rule, declarations)
         for index, declaration in enumerate(declarations):
-            _declare(targets, document, (rule, index), declaration, name, default)
-    return Package(name, document, targets, default)
+            for target in _declared(document, (rule, index), declaration, name, default, matrices):
+                other = targets.setdefault(target.label.name, target)
+                if other is not target:
+                    message = f"name '{target.label.name}' is taken by the {other.rule} at {other.location()}"
+                    raise LoadingError(message, target.location(("name",)))
+    return Package(name, document, targets, default, matrices)
 
 
 def _check_tables(document: Document, rule: str, declarations: object) -> None:
@@ -51,26 +63,25 @@ def _check_tables(document: Document, rule: str, declarations: object) -> None:
             raise document.error((rule, index), f"expected a table in '{rule}', got {show(item)}")
 
 
-def _declare(
-    targets: dict[str, Target],
+def _declared(
     document: Document,
     path: KeyPath,
     declaration: Mapping[str, Any],
     package: str,
     default: tuple[str, ...],
-) -> None:
+    matrices: Mapping[str, Matrix],
+) -> Iterator[Target]:
+    """Yield the targets of the declaration at `path`: one, or one for each combination of its matrix."""
     name = declaration.get("name")
     if name is None:
         raise document.error(path, f'{path[0]} without a name; expected name = "..."')
     if not isinstance(name, str):
         raise document.error((*path, "name"), f"'name': expected a string, got {show(name)}")
-    variants = expand_matrix(document, path, declaration) if "matrix" in declaration else (declaration,)
+    variants: Sequence[Mapping[str, Any]] = (declaration,)
+    if MATRIX in declaration:
+        variants = expand_matrix(document, path, declaration, matrix_of(document, path, declaration, matrices))
     for values in variants:
-        target = _target(document, path, values, package, default)
-        other = targets.setdefault(target.label.name, target)
-        if other is not target:
-            where = target.location(("name",))
-            raise LoadingError(f"name '{target.label.name}' is taken by the {other.rule} at {other.location()}", where)
+        yield _target(document, path, values, package, default)
 
 
 def _target(

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from modelbuild.analysis.json_schema import OTHERS
 from modelbuild.analysis.rule_help import describe_attribute, summary
 from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package
 from modelbuild.loading.visibility import visible
 from modelbuild.lsp.cursor import Cursor
+from modelbuild.lsp.matrices import matrix_axes
 from modelbuild.lsp.snapshot import WorkspaceSnapshot
 from modelbuild.workspace.toml_values import toml_value
 
 Kind: TypeAlias = Literal["rule", "attribute", "value", "label", "file"]
-_PACKAGE_TABLE = "package"
 # Labels of one answer, and seconds in which packages are read for it.
 _MOST = 1000
 _SECONDS = 1.0
@@ -56,8 +57,6 @@ def _choices(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor, limits: 
     match cursor.kind:
         case "header":
             return _rules(snapshot)
-        case "key" if cursor.table == _PACKAGE_TABLE:
-            return [Choice("default_visibility", "default_visibility = ", "attribute")]
         case "key":
             return _attributes(snapshot, cursor)
         case "value":
@@ -89,7 +88,7 @@ class _Limits:
 
 def _rules(snapshot: WorkspaceSnapshot) -> list[Choice]:
     rules = [Choice(name, name, "rule", summary(rule)) for name, rule in sorted(snapshot.rules.by_name.items())]
-    return [*rules, Choice(_PACKAGE_TABLE, _PACKAGE_TABLE, "rule", "Settings for all targets of this file.")]
+    return [*rules, *(Choice(name, name, "rule", schema["description"]) for name, schema in OTHERS.items())]
 
 
 def _attributes(snapshot: WorkspaceSnapshot, cursor: Cursor) -> Iterator[Choice]:
@@ -124,6 +123,8 @@ def _of_schema(snapshot: WorkspaceSnapshot, package: str, schema: dict[str, Any]
         yield Choice(str(word), toml_value(word), "value")
     if schema.get("type") == "boolean":
         yield from (Choice(word, word, "value") for word in ("true", "false"))
+    if schema.get("format") == "matrix" and (own := snapshot.package(package)) is not None:
+        yield from (Choice(name, toml_value(name), "value", matrix_axes(each)) for name, each in own.matrices.items())
     if schema.get("format") in ("label", "file"):
         yield from _labels(snapshot, package, schema.get("rules"), limits)
     if schema.get("format") == "file":

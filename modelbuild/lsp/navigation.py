@@ -13,6 +13,7 @@ from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.loading.tree import join
 from modelbuild.lsp.cursor import Cursor
+from modelbuild.lsp.matrices import matrix_at, matrix_axes, matrix_span, uses_of_matrix
 from modelbuild.lsp.places import Span, name_span, span, span_at, span_of_string, span_of_target
 from modelbuild.lsp.snapshot import WorkspaceSnapshot
 from modelbuild.workspace.toml_tokens import KeyPath
@@ -29,9 +30,13 @@ class DocumentPlace:
 
 
 def definition(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> DocumentPlace | None:
-    """Return the place that the label, file, or `file.py:name` at a cursor refers to."""
+    """Return the place that the label, matrix, file, or `file.py:name` at a cursor refers to."""
     if cursor.kind != "value" or not cursor.text:
         return None
+    own = snapshot.package(package)
+    matrix = matrix_at(own, cursor)
+    if own is not None and matrix is not None:
+        return DocumentPlace(own.file, matrix_span(own, matrix))
     target = _target(snapshot, package, cursor.text) if _is_label(snapshot, cursor) else None
     if target is not None:
         return DocumentPlace(target.file, span_at(target.document.text, target.location()))
@@ -43,7 +48,11 @@ def definition(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> Doc
 
 
 def references(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> list[DocumentPlace]:
-    """Return the declaration of the target at a cursor, and every label of it in the workspace."""
+    """Return the declaration of the target or matrix at a cursor, and every label or name of it in the workspace."""
+    own = snapshot.package(package)
+    matrix = matrix_at(own, cursor)
+    if own is not None and matrix is not None:
+        return [DocumentPlace(own.file, each) for each in uses_of_matrix(own, matrix)]
     if cursor.kind == "value" and cursor.path == ("name",):
         target = _declared_at(snapshot, package, cursor)
     else:
@@ -62,7 +71,9 @@ def references(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> lis
 
 
 def hover(snapshot: WorkspaceSnapshot, package: str, cursor: Cursor) -> str:
-    """Return the description of the rule, attribute or label at a cursor as Markdown; '' for anything else."""
+    """Return the description of the rule, attribute, matrix or label at a cursor as Markdown; '' for anything else."""
+    if matrix := matrix_at(snapshot.package(package), cursor):
+        return f"**{matrix.name}**, matrix: `{matrix_axes(matrix)}`"
     if cursor.kind == "header" and cursor.text in snapshot.rules.by_name:
         described = describe_rule(snapshot.rules.by_name[cursor.text])
         return f"**{cursor.text}**\n\n{described.attributes.about}\n\n```toml\n{described.example.strip()}\n```"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from modelbuild.analysis.json_schema import OF_EVERY_TARGET, attribute_schemas
+from modelbuild.analysis.json_schema import OF_EVERY_TARGET, OTHERS, attribute_schemas
 from modelbuild.api.rule import Rule
 from modelbuild.workspace.toml_tokens import KeyPath
 
@@ -14,7 +14,8 @@ _SELECT = "select"
 
 
 class Schemas:
-    """The schemas of rules' attributes. Raises LoadingError for an attribute without a schema."""
+    """The schemas of rules' attributes, and of the tables that are no targets. Raises LoadingError for an attribute
+    without a schema."""
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         self._rules, self._definitions = attribute_schemas(rules)
@@ -23,9 +24,10 @@ class Schemas:
         """Return the schemas that a value at a path of a rule's table may have, without references and unions. A path
         through a select is a path of the selected value."""
         own = self._rules.get(rule)
-        if own is None:
-            return []
-        found = [{**own, "properties": {**OF_EVERY_TARGET, **own.get("properties", {})}}]
+        if own is not None:
+            found = [{**own, "properties": {**OF_EVERY_TARGET, **own.get("properties", {})}}]
+        else:
+            found = [OTHERS[rule]] if rule in OTHERS else []
         place = list(path)
         while place:
             part = place.pop(0)

@@ -149,9 +149,19 @@ class Session:
         self._built += built
         return built
 
-    def put(self, folder: str, values: Mapping[str, Value]) -> None:
-        """Lay out files by their names below a folder of the output tree."""
-        lay = partial(lay_out, self.engine.store, self.workspace.root / OUTPUT_FOLDER, folder, values)
+    def lay_out_needed(self, targets: Iterable[ConfiguredTarget]) -> None:
+        """Lay out those files of targets that are built because other targets needed them. Reports nothing."""
+        if self.request.means.remote.leaves_outputs:
+            return
+        for target in targets:
+            for folder, artifacts in self.plan.folders(target).items():
+                built = [each for each in artifacts if self.scheduler.culprit([each]) is None]
+                if built:
+                    self.put(folder, self._named(target, built), len(built) == len(artifacts))
+
+    def put(self, folder: str, values: Mapping[str, Value], whole: bool = True) -> None:
+        """Lay out files by their names below a folder of the output tree. `whole`: see lay_out() there."""
+        lay = partial(lay_out, self.engine.store, self.workspace.root / OUTPUT_FOLDER, folder, values, whole)
         laid: Mapping[str, OutputStamp] = self.scheduler.keeping(lay)
         self.seen.outputs.update({f"{OUTPUT_FOLDER}/{path}": stamp for path, stamp in laid.items()})
 

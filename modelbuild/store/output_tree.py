@@ -51,9 +51,12 @@ def make_root(root: Path) -> None:
         raise EnvironmentProblem(f"{root}: read-only; expected a writable folder for outputs")
 
 
-def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) -> dict[str, OutputStamp]:
+def lay_out(
+    store: Store, root: Path, folder: str, values: Mapping[str, Value], whole: bool = True
+) -> dict[str, OutputStamp]:
     """Make `root`/`folder` contain exactly these values, by their path in it, and nothing from an earlier call. Returns
-    the stamp of each file by its path below `root`.
+    the stamp of each file by its path below `root`. Unless the values are the `whole` of the target's files, all others
+    stay if these files are there already: then they belong together.
 
     Each file appears complete or not at all; correct files are not touched. The second of two concurrent builds waits
     for the first, so a target's files are always from one build. A new file has the time at which it was laid out.
@@ -64,17 +67,19 @@ def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) 
     files, empty = _flatten(values)
     for _ in range(ATTEMPTS):
         with suppress(FileNotFoundError), explained(root), _held(root):
-            return _lay_out(store, root, folder, files, empty)
+            return _lay_out(store, root, folder, files, empty, whole)
     raise EnvironmentProblem(f"{root} is being removed while outputs are laid out there; build again")
 
 
 def _lay_out(
-    store: Store, root: Path, folder: str, files: Mapping[str, FileEntry], empty: Collection[str]
+    store: Store, root: Path, folder: str, files: Mapping[str, FileEntry], empty: Collection[str], whole: bool
 ) -> dict[str, OutputStamp]:
     """Lay out under the lock. Raises FileNotFoundError if another process removes files meanwhile."""
     manifest = _manifest(root, folder)
     before = _read(manifest)
     now = {*files, *(f"{path}/" for path in empty)}
+    if not whole and now <= before and all(_is_laid(store, root / folder / name, each) for name, each in files.items()):
+        now = before
     for path in sorted(files.keys() - before):
         _check_free(root / folder / path)
     if not before >= now:
@@ -177,9 +182,8 @@ def _flatten(values: Mapping[str, Value]) -> tuple[dict[str, FileEntry], list[st
 
 def _lay(store: Store, root: Path, path: str, entry: FileEntry, folders: set[str]) -> None:
     target = root / path
-    blob = store.blob_path(entry.digest, entry.executable)
     _make_folders(root, path.rpartition("/")[0], folders)
-    if _is_copy(target, blob):
+    if _is_laid(store, target, entry):
         return
     if target.is_dir() and not target.is_symlink():
         raise EnvironmentProblem(f"{target} is a folder in the place of an output file; remove it")
@@ -191,6 +195,10 @@ def _lay(store: Store, root: Path, path: str, entry: FileEntry, folders: set[str
         now = time.time_ns()
         os.utime(temporary, ns=(now, at_second(os.stat(temporary).st_mtime_ns, now)))
     os.replace(temporary, target)
+
+
+def _is_laid(store: Store, target: Path, entry: FileEntry) -> bool:
+    return _is_copy(target, store.blob_path(entry.digest, entry.executable))
 
 
 def _check_free(target: Path) -> None:

@@ -6,12 +6,19 @@ from collections.abc import Iterable, Sequence
 
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.suites import members
-from modelbuild.api.providers import TestAction
+from modelbuild.api.providers import Runnable, TestAction
 
 
 def test_of(target: ConfiguredTarget) -> TestAction | None:
     """Return a target's TestAction, or None if it is not a test."""
     return next((provider for provider in target.providers if isinstance(provider, TestAction)), None)
+
+
+def programs_of(analyzer: Analyzer, tests: Iterable[ConfiguredTarget]) -> list[ConfiguredTarget]:
+    """Return the programs that tests name in their attributes, each once."""
+    named = dict.fromkeys(node for test in tests for node in analyzer.dependencies[test.node])
+    targets = [analyzer.targets[node] for node in named]
+    return [target for target in targets if any(isinstance(provider, Runnable) for provider in target.providers)]
 
 
 def select_tests(

@@ -22,7 +22,7 @@ from modelbuild.testing.executor import TestExecutor, output_text
 from modelbuild.testing.filter import filterable, matched
 from modelbuild.testing.options import TestOptions
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
-from modelbuild.testing.select import select_tests, test_of
+from modelbuild.testing.select import programs_of, select_tests, test_of
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
@@ -79,6 +79,9 @@ class Tests:
             kept = matched([(e.event.label, e.unmatched) for e in ends], options.filter, session.reporter)
             ends = [end for end, keep in zip(ends, kept, strict=True) if keep]
         self._report(ends)
+        laid = {output_folder(target) for target in self._others}
+        programs = programs_of(session.plan.analyzer, (end.target for end in ends if end.built))
+        session.lay_out_needed(target for target in programs if output_folder(target) not in laid)
         measures: dict[tuple[str, str], float] = {
             (TargetId.of(end.event.label, end.event.config), name): value
             for end in ends

@@ -104,6 +104,7 @@ GOOD = [
     '[[filegroup]]\nname = "x"\nsrcs = { select = { "//devices:a" = ["a"], default = [] } }',
     '[[filegroup]]\nname = "x"\nsrcs = ["a", { select = { default = "b" } }]',
     '[[filegroup]]\nname = "x{n}"\nsrcs = ["a{n}"]\nmatrix = { n = [1, 2], exclude = [{ n = 2 }] }',
+    '[[matrix]]\nname = "m"\nn = [1, 2]\nexclude = [{ n = 2 }]\n[[filegroup]]\nname = "x{n}"\nsrcs = []\nmatrix = "m"',
     '[[filegroup]]\nname = "x{n}"\nsrcs = { glob = ["{n}/*"], allow_empty = "{n}" }\nmatrix = { n = [true] }',
 ]
 BAD = [
@@ -116,7 +117,10 @@ BAD = [
     ('[[filegroup]]\nname = "x"\nsrcs = [3]', "/filegroup/0/srcs: none of anyOf"),
     ('[[filegroup]]\nname = "x"\nsrcs = { select = {} }', "/filegroup/0/srcs: none of anyOf"),
     ('[[filegroup]]\nname = 3\nsrcs = ["a"]', "/filegroup/0/name: not string"),
-    ('[[filegroup]]\nname = "x"\nsrcs = ["a"]\nmatrix = { n = 1 }', "/filegroup/0/matrix/n: not array"),
+    ('[[filegroup]]\nname = "x"\nsrcs = ["a"]\nmatrix = { n = 1 }', "/filegroup/0/matrix: none of anyOf"),
+    ('[[filegroup]]\nname = "x"\nsrcs = ["a"]\nmatrix = 3', "/filegroup/0/matrix: none of anyOf"),
+    ("[[matrix]]\nn = [1]", "/matrix/0: lacks name"),
+    ('[[matrix]]\nname = "m"\nn = 1', "/matrix/0/n: not array"),
     ("[package]\nvisibility = []", "/package/visibility: nothing allowed"),
 ]
 

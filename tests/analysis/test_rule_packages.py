@@ -134,3 +134,11 @@ def test_two_extensions_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_step_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(LoadingError, match=r"no step 'boyl'.*did you mean 'boil'"):
         analyzed(tmp_path, **{"shop/sweets/toffee.py": FILES["shop/sweets/toffee.py"].replace('"boil"', '"boyl"')})
+
+
+def test_a_rule_with_the_name_of_another_table_is_refused(tmp_path: Path) -> None:
+    mixing = FILES["shop/sweets/mix.py"].replace("def mix(ctx)", "def matrix(ctx)")
+    with pytest.raises(
+        LoadingError, match=r"MODELBUILD.toml:1:10: \[\[matrix\]\] declares no targets; rename the rule"
+    ):
+        analyzed(tmp_path, **{"shop/sweets/mix.py": mixing})

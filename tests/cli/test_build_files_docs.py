@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from modelbuild.cli.group import cli
-from modelbuild.loading.package import ENGINE_ATTRIBUTES
+from modelbuild.loading.package import ENGINE_ATTRIBUTES, OTHER_TABLES
 from modelbuild.workspace.workspace import load_workspace
 
 
@@ -35,7 +35,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def rules(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: table["items"] for name, table in schema["properties"].items() if name != "package"}
+    return {name: table["items"] for name, table in schema["properties"].items() if name not in OTHER_TABLES}
 
 
 def test_sections_are_rules_and_leave_the_attributes_to_the_generated_page(text: str, schema: dict[str, Any]) -> None:
@@ -73,5 +73,5 @@ def test_examples_have_the_attributes_that_they_need(text: str, schema: dict[str
     known = rules(schema)
     for block in blocks(text)[1:]:
         for rule, targets in tomllib.loads(block).items():
-            for target in targets if rule != "package" else ():
+            for target in targets if rule not in OTHER_TABLES else ():
                 assert set(known[rule]["required"]) <= set(target) <= set(known[rule]["properties"]), block

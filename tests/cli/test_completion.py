@@ -107,6 +107,15 @@ def test_names_of_a_matrix(workspace: Path, completed: Callable[[str], list[str]
     assert completed("modelbuild build //tools:") == ["net_1_true", "net_22_true", "net_22_false", "o"]
 
 
+def test_names_of_a_named_matrix(workspace: Path, completed: Callable[[str], list[str]]) -> None:
+    matrix = '[[matrix]]\nname = "sizes"\nsize = [1, 22]\n'
+    target = '[[x]]\nname = "net_{size}"\nmatrix = "sizes"\n'
+    workspace.joinpath("tools/BUILD.toml").write_text(target + matrix)
+    assert completed("modelbuild build //tools:") == ["net_1", "net_22"]
+    workspace.joinpath("tools/BUILD.toml").write_text(matrix)
+    assert completed("modelbuild build //tools:") == []
+
+
 def test_profiles(workspace: Path, completed: Callable[[str], list[str]]) -> None:
     workspace.joinpath("MODELBUILD.toml").write_text("[profile.ci]\njobs = 1\n[profile.cold]\n[profile.fast]\n")
     assert completed("modelbuild build --config c") == ["ci", "cold"]

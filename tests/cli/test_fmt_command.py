@@ -147,3 +147,12 @@ def test_a_new_workspace_is_formatted(tmp_path: Path, capsys: pytest.CaptureFixt
     assert invoke(["-C", str(tmp_path), "new", "pte_test", "another"]) == 0
     capsys.readouterr()
     assert (invoke(["-C", str(tmp_path), "fmt", "--check"]), capsys.readouterr().out) == (0, "")
+
+
+def test_a_matrix_begins_with_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "MODELBUILD.toml").touch()
+    (tmp_path / "BUILD.toml").write_text("[[matrix]]\nsize = [ 1,2 ]\nexclude = []\nname = 'm'\nkind = ['a']\n")
+    assert invoke(["-C", str(tmp_path), "fmt"]) == 0
+    assert (tmp_path / "BUILD.toml").read_text() == (
+        '[[matrix]]\nname = "m"\nsize = [1, 2]\nexclude = []\nkind = ["a"]\n'
+    )

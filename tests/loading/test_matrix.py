@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 from modelbuild.errors import Location
 from modelbuild.labels import Label
-from modelbuild.loading.matrix import expand_matrix
+from modelbuild.loading.matrix import matrix_of
+from modelbuild.loading.matrix_expansion import expand_matrix
 from modelbuild.workspace.toml_document import Document
 
 from .conftest import MakeLoader
 
 
 def expand(text: str) -> list[dict[str, Any]]:
-    return [dict(v) for v in expand_matrix(Document("BUILD.toml", text), (), tomli.loads(text))]
+    document, declaration = Document("BUILD.toml", text), tomli.loads(text)
+    return [dict(v) for v in expand_matrix(document, (), declaration, matrix_of(document, (), declaration, {}))]
 
 
 def test_every_combination_in_the_order_of_the_axes() -> None:
@@ -72,9 +74,9 @@ def test_an_axis_need_not_be_in_the_name_when_names_differ_without_it() -> None:
 )
 def test_a_placeholder_is_replaced_by_its_axis_alone(axes: dict[str, list[int]]) -> None:
     name = "-".join(f"{{{axis}}}" for axis in axes)
-    found = expand_matrix(
-        Document("BUILD.toml", ""), (), {"name": name, "v": {a: f"{{{a}}}" for a in axes}, "matrix": axes}
-    )
+    declaration = {"name": name, "v": {a: f"{{{a}}}" for a in axes}, "matrix": axes}
+    document = Document("BUILD.toml", "")
+    found = expand_matrix(document, (), declaration, matrix_of(document, (), declaration, {}))
     assert len({v["name"] for v in found}) == len(found)
     for variant in found:
         assert variant["name"] == "-".join(str(variant["v"][axis]) for axis in axes)
@@ -98,3 +100,40 @@ def test_expanded_targets_stand_at_their_declaration(make_loader: MakeLoader) ->
 def test_without_a_matrix_braces_mean_nothing(make_loader: MakeLoader) -> None:
     loader = make_loader({"m/BUILD.toml": "[[filegroup]]\nname = 'f'\nx = '{n} }{'\n"})
     assert loader.target(Label("m", "f")).attributes == {"x": "{n} }{"}
+
+
+FAMILY = """
+[[torch_model]]
+name = "net_{size}_{stack}"
+matrix = MATRIX
+kwargs = { size = "{size}" }
+tags = ["{stack}"]
+
+[[pte_program]]
+name = "program_{size}_{stack}"
+matrix = MATRIX
+model = ":net_{size}_{stack}"
+"""
+AXES = {"size": "[1, 2]", "stack": '["x", "y"]', "exclude": '[{ size = 2, stack = "y" }]'}
+
+
+def test_targets_of_a_named_matrix_are_those_of_the_inline_form(make_loader: MakeLoader) -> None:
+    """The declaration may come before or after the targets that name it."""
+    inline = FAMILY.replace("MATRIX", "{ " + ", ".join(f"{axis} = {values}" for axis, values in AXES.items()) + " }")
+    named = FAMILY.replace("MATRIX", '"family"')
+    table = '[[matrix]]\nname = "family"\n' + "".join(f"{axis} = {values}\n" for axis, values in AXES.items())
+    loader = make_loader({"a/BUILD.toml": inline, "b/BUILD.toml": table + named, "c/BUILD.toml": named + table})
+
+    def declared(package: str) -> list[tuple[object, ...]]:
+        targets = loader.package(package).targets.values()
+        return [(each.label.name, each.rule, each.attributes, each.tags, each.path) for each in targets]
+
+    assert declared("a") == declared("b") == declared("c")
+    assert [name for name, *_ in declared("b")][2:4] == ["net_2_x", "program_1_x"]
+    assert loader.target(Label("b", "program_2_x")).location() == Location("b/BUILD.toml", 13, 1)
+
+
+def test_a_matrix_may_be_called_like_a_target_and_need_not_be_named(make_loader: MakeLoader) -> None:
+    package = make_loader({"BUILD.toml": "[[matrix]]\nname = 'f'\na = [1]\n[[filegroup]]\nname = 'f'\n"}).package("")
+    assert list(package.targets) == ["f"]
+    assert package.matrices["f"].combinations == [{"a": 1}]

@@ -120,6 +120,32 @@ def test_definitions_references_hover_and_symbols(root: Path) -> None:
     edit(root, work)
 
 
+def test_a_named_matrix_is_completed_and_found(root: Path) -> None:
+    matrix = '[[matrix]]\nname = "sizes"\nn = [1, 2]\n\n'
+    target = '[[filegroup]]\nname = "f{n}"\nmatrix = "sizes"\nsrcs = []\n'
+
+    async def work(editor: Editor) -> None:
+        editor.open(BUILD, matrix + target)
+        assert "matrix" in await editor.complete(BUILD, editor.type(BUILD, "[[ma|"))
+        assert (await editor.complete(BUILD, editor.type(BUILD, '[[matrix]]\nname = "m"\n|'))).keys() == {"exclude"}
+        editor.type(BUILD, matrix + target)
+        assert await editor.problems(BUILD, 0) == []
+        found = await editor.complete(BUILD, editor.type(BUILD, matrix + target.replace('"sizes"', "|")))
+        assert found == {"sizes": '"sizes"'}
+        use = editor.type(BUILD, matrix + target.replace("sizes", "si|zes"))
+        assert await editor.define(BUILD, use) == (BUILD, 1)
+        assert await editor.refer(BUILD, use) == {(BUILD, 2), (BUILD, 7)}
+        assert await editor.hover(BUILD, use) == "**sizes**, matrix: `n = [1, 2]`"
+        name = editor.type(BUILD, matrix.replace("sizes", "si|zes") + target)
+        assert await editor.refer(BUILD, name) == {(BUILD, 2), (BUILD, 7)}
+        editor.type(BUILD, matrix + target.replace("sizes", "size"))
+        (wrong,) = await editor.problems(BUILD, 1)
+        assert wrong.message == "no [[matrix]] with the name 'size'; did you mean 'sizes'?"
+        assert wrong.range.start.line == 6
+
+    edit(root, work)
+
+
 def test_errors_have_exact_ranges_while_the_text_is_typed(root: Path) -> None:
     async def work(editor: Editor) -> None:
         editor.open(BUILD)

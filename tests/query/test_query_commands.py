@@ -236,6 +236,20 @@ matrix = { n = [1, 2], odd = ["a"] }
     assert [described(workspace, f"//{name}:all") for name in "mn"] == before
 
 
+def test_actions_of_a_named_matrix_have_the_keys_of_the_inline_form(workspace: Path) -> None:
+    def keys() -> dict[str, str]:
+        (line,) = ask(workspace, "aquery", "//n:all", "--output", "json")
+        return {node["id"]: node["key"] for node in json.loads(line)["nodes"]}
+
+    target = '[[sum]]\nname = "s_{n}"\nsrcs = ["top.txt"]\nword = "{n} words"\nmatrix = '
+    write(workspace, {"n/BUILD.toml": target + "{ n = [1, 2] }", "n/top.txt": ""})
+    inline = keys()
+    write(workspace, {"n/BUILD.toml": f'{target}"ns"\n\n[[matrix]]\nname = "ns"\nn = [1, 2]\n'})
+    assert keys() == inline
+    assert inline.keys() == {"//n:s_1#sum", "//n:s_2#sum"}
+    assert None not in inline.values()
+
+
 def described(root: Path, expression: str) -> list[Any]:
     nodes = json.loads(ask(root, "query", expression, "--output=json")[0])["nodes"]
     return [{key: value for key, value in node.items() if key != "location"} for node in nodes]

@@ -222,6 +222,18 @@ def quantized(name: str, value: Any, changed: str) -> Row:
     return Row(("quantized_model", "quantized", name), value, set(changed.split()))
 
 
+def metric(name: str, value: Any, **given: Any) -> dict[str, Row]:
+    """Return the rows of an attribute of a metric: in a list, and in a table of lists by method."""
+    lists = {"": ("quantized_model", "quantized", "metrics"), "{}": ("quantized_model", "of_methods", "metrics")}
+    rows = {}
+    for table, path in lists.items():
+        before = [dict(given)] if not table else {"encode": [dict(given)]}
+        inside = (*path, "encode") if table else path
+        rows[f"quantized_model.metrics{table}[].{name}"] = Row((*inside, 0, name), value, set(), ((path, before),))
+    return rows
+
+
+NEAR = {"entry": "more.py:near"}
 OBSERVED = {action.format(step) for action in RECIPES["recipe"][0] for step in ("calibrate", "convert")}
 COMPILE_STEPS = "kernels#kernels:kernels own#kernels:kernels"
 PYTHON_STEPS = "kernels#operators kernels_model#export own#partition"
@@ -524,6 +536,17 @@ ROWS: Mapping[str, Row | None] = {
     "quantized_model.calibration{}": Row(
         ("quantized_model", "of_methods", "calibration"), {"encode": ":data"}, {"of_methods#calibrate:encode"}
     ),
+    "quantized_model.metrics": quantized("metrics", [NEAR], ""),
+    "quantized_model.metrics{}": Row(("quantized_model", "of_methods", "metrics"), {"encode": [NEAR]}, set()),
+    **metric("entry", "more.py:far", **NEAR),
+    **metric("top", 2, top=1, output="y"),
+    **metric("output", "z", top=1, output="y"),
+    "quantized_model.srcs": Row(
+        ("quantized_model", "quantized", "srcs"),
+        ["ops.py"],
+        set(),
+        ((("quantized_model", "quantized", "metrics"), [NEAR]),),
+    ),
     "runtime_bundle.program": Row(("runtime_bundle", "bundle", "program"), ":cuda", {"bundle#bundle"}),
     "runtime_bundle.program{}": Row(
         ("runtime_bundle", "several_bundle", "program"), {"two": ":methods"}, {"several_bundle#bundle"}
@@ -555,6 +578,9 @@ def reports_of(attribute: str, changed: set[str]) -> set[str]:
     quantized by the first table."""
     converted = {name for name in changed if "#convert" in name}
     measured = converted | {name for name in changed if "#calibrate" in name}
+    if attribute.startswith(("quantized_model.metrics", "quantized_model.srcs")):
+        measured = {"of_methods#measure:encode" if "{}" in attribute else "quantized#measure"}
+        return measured | {f"{name}:layer" for name in measured}
     alone = set() if attribute.endswith((".modules", ".exclude", ".quantizers")) else measured
     return {
         *(re.sub("#convert", "#layers", each) for each in converted),

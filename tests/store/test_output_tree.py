@@ -99,6 +99,17 @@ def test_right_outputs_are_not_touched(
     assert (after["same"][0] == store.blob_path(digest_bytes(b"same")).stat().st_ino) == linked
 
 
+def test_files_beside_a_part_of_a_target_stay_if_the_part_is_the_same(store: LocalStore, root: Path, put: Put) -> None:
+    def laid(*names: str, whole: bool) -> set[str]:
+        lay_out(store, root, "c/p/n", {name[0]: put(name.encode()) for name in names}, whole)
+        return {path.rpartition("/")[2] for path in contents(root)}
+
+    assert laid("a1", "b1", "c1", whole=True) == {"a", "b", "c"}
+    assert laid("a1", "b1", whole=False) == {"a", "b", "c"}
+    assert laid("a1", "b2", whole=False) == {"a", "b"}
+    assert laid("a1", whole=True) == {"a"}
+
+
 @pytest.mark.parametrize("data", [b"ONE", b"longer"])
 def test_a_file_that_the_user_wrote_over_is_put_right(store: LocalStore, root: Path, put: Put, data: bytes) -> None:
     """The file replaces the link, and is not written through it: here the blob was damaged too, and was built again."""

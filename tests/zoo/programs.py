@@ -36,9 +36,13 @@ def models() -> list[str]:
     """Return the labels of all models, such as "//timm_models:resnet18"."""
     found = []
     for package in PACKAGES:
-        for target in tomllib.loads((ZOO / package / "BUILD.toml").read_text())["torch_model"]:
-            names = target.get("matrix", {"model": [target["name"]]})["model"]
-            found += [f"//{package}:{name}" for name in names]
+        tables = tomllib.loads((ZOO / package / "BUILD.toml").read_text())
+        shared = {matrix["name"]: matrix for matrix in tables.get("matrix", ())}
+        for target in tables["torch_model"]:
+            matrix = target.get("matrix", {"model": [target["name"]]})
+            found += [
+                f"//{package}:{name}" for name in (shared[matrix] if isinstance(matrix, str) else matrix)["model"]
+            ]
     return found
 
 

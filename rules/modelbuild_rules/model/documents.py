@@ -207,3 +207,15 @@ class RecordedCalls(TypedDict):
 
 Debug = Mapping[str, SourcePlace]
 """debug.json: places by node name."""
+
+
+class ResultMetricParams(TypedDict):
+    """A number computed from a result and the expected result."""
+
+    entry: str
+    """`path:name` of a function; '' for the agreement of an output's largest elements."""
+
+    top: int
+    """Number of largest elements of each row; 0 with a function."""
+
+    output: str

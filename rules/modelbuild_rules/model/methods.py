@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from modelbuild.api import Context, Dep, Label
@@ -56,3 +56,11 @@ def by_method(given: T | Mapping[str, T] | None, method: str) -> T | None:
 def place_of(attribute: str, given: Any, method: str) -> Place:
     """Return the place of a method's value of an attribute."""
     return (attribute, method) if isinstance(given, Mapping) and method in given else (attribute,)
+
+
+def check_names(ctx: Context[Any], what: str, place: Place, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise LoadingError for a name that the model does not have."""
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "")
+            raise ctx.error((*place, name), f"the model has no {what} '{name}'{hint}")

@@ -64,19 +64,35 @@ Layers = Sequence[Layer]
 """layers.json: layers in the order of the program."""
 
 
+class MetricMeans(TypedDict):
+    """The means of a metric over samples; None for a mean that is not finite."""
+
+    value: float | None
+    """Of the quantized program's results, which are compared with those in floating point."""
+
+    of_float: float | None
+    """Of the results in floating point, compared with themselves."""
+
+
 class Measured(TypedDict):
     """measured.json: the error of a quantized program on samples. An error is the norm of an output's differences from
     the program in floating point, as a fraction of the output's norm; for types other than floating point, the square
     root of the fraction of elements that differ. None is infinite."""
 
     error: float | None
-    """The greatest error of an output that is not in `after`, or of a tensor before a selection."""
+    """The error of the first metric; without metrics, the greatest error of an output that is not in `after`, or of a
+    tensor before a selection."""
 
     output: str
-    """The output with this error."""
+    """The output or metric with this error."""
 
     outputs: Mapping[str, float | None]
-    """The errors of all outputs, and of the tensors that the first selections of rows read, as `before topk`."""
+    """The errors of all outputs, of the metrics, and of the tensors that the first selections of rows read, as
+    `before topk`."""
+
+    metrics: Mapping[str, MetricMeans]
+    """The metrics, by names such as `metric overlap`. In `outputs`, the error of a metric is the absolute difference of
+    its means."""
 
     after: Mapping[str, str]
     """The outputs that depend on a selection of rows by values, with its operator, as "topk"."""
@@ -106,6 +122,9 @@ class SensitiveLayer(TypedDict):
     outputs: Mapping[str, float | None]
     """The errors of all outputs, as in Measured."""
 
+    metrics: Mapping[str, float | None]
+    """The means of the metrics."""
+
 
 class LeftInFloat(TypedDict):
     """Layers to leave in floating point."""
@@ -116,6 +135,9 @@ class LeftInFloat(TypedDict):
     error: float | None
     """The measured error without these layers."""
 
+    metric: float | None
+    """The measured mean of the metric that counts; None without metrics, and beside an expected error."""
+
     parameters: int
     """Number of weights and biases."""
 
@@ -124,7 +146,7 @@ class LeftInFloat(TypedDict):
 
 
 class OutputSensitivity(TypedDict):
-    """An output in a sensitivity report, or a tensor before a selection."""
+    """An output in a sensitivity report, a tensor before a selection, or a metric."""
 
     error: float | None
     """The measured error of the whole recipe."""
@@ -134,6 +156,9 @@ class OutputSensitivity(TypedDict):
 
     varies: bool
     """True if its length differs from that in floating point."""
+
+    metric: MetricMeans | None
+    """The means of a metric; None for an output."""
 
     leave: LeftInFloat | None
     """As in Sensitivity, but with an expected error."""

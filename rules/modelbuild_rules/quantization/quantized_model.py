@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
@@ -20,6 +20,7 @@ from modelbuild.api import (
     OutputGroups,
     Provider,
     Resources,
+    Sources,
     rule,
 )
 from modelbuild.errors import did_you_mean
@@ -27,6 +28,7 @@ from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
 from modelbuild_rules.model.methods import by_method, methods_of, nearest, place_of
+from modelbuild_rules.model.result_metric import ResultMetric
 from modelbuild_rules.providers import (
     Dataset,
     EagerMethod,
@@ -37,11 +39,12 @@ from modelbuild_rules.providers import (
 )
 from modelbuild_rules.quantization.quantization_recipe import recipe_name, recipe_of
 from modelbuild_rules.quantization.report_command import GROUP
+from modelbuild_rules.quantization.report_metrics import metric_entries, report_metrics
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.quantization.sensitivity import SensitivityActions
 
 if TYPE_CHECKING:
-    from modelbuild_rules.model.documents import ModelParams
+    from modelbuild_rules.model.documents import ModelParams, ResultMetricParams
     from modelbuild_rules.quantization.documents import RecipeParams, UsedQuantizer
 
 _TOOLS = ("executorch", "numpy", "safetensors", "sympy", "torch", "torchao")
@@ -65,6 +68,13 @@ class QuantizedModelAttrs(Attrs):
     for static ranges, otherwise not read. Each sample starts with the initial values of buffers that the method
     changes."""
 
+    metrics: tuple[ResultMetric, ...] | dict[MethodName, tuple[ResultMetric, ...]] = ()
+    """Metrics for `modelbuild quantize-report`, of the quantized results against those in floating point, or a table of
+    metrics by method. The report ranks layers by the first metric."""
+
+    srcs: Sources = ()
+    """Additional Python files of the functions in `metrics`: from other packages, or named by no import statement."""
+
 
 EXAMPLE = """
 [[quantized_model]]
@@ -83,13 +93,14 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     recipe = recipe_of(ctx, attrs.recipe)
     _check_model(ctx, models)
     data = {name: _calibration(ctx, name, recipe) for name in models}
+    metrics = {name: report_metrics(ctx, name, each.eager) for name, each in methods.items()}
     made = {name: _Quantization(ctx, name, model, recipe, data[name]) for name, model in models.items()}
     quantized = {name: each.quantized() for name, each in made.items()}
     license = next((each.license for each in ctx.providers(attrs.model) if isinstance(each, Origin)), "")
     used = dict.fromkeys(file for each in data.values() if each is not None for file in each.sources)
     contents = model_contents(ctx.label.name, license, quantized, tuple(used))
     files = Files(tuple(file for each in quantized.values() for file in (each.signature, each.debug)))
-    reports = OutputGroups({qualified(name, GROUP): (each.sensitivity(),) for name, each in made.items()})
+    reports = OutputGroups({qualified(name, GROUP): (each.sensitivity(metrics[name]),) for name, each in made.items()})
     made_methods = {name: ModelMethod(each, _eager(methods[name].eager, each)) for name, each in quantized.items()}
     return Model(made_methods), files, contents, reports
 
@@ -102,12 +113,16 @@ def _check_model(ctx: Context[QuantizedModelAttrs], models: Mapping[str, Exporte
     if any(each.kernels for each in models.values()):
         message = f"'{attrs.model}' calls operators of a kernel_library, which cannot be quantized"
         raise ctx.error("model", f"{message}; expected a model without 'kernels'")
-    given, methods = attrs.calibration, list(models)
-    for name in given if isinstance(given, dict) else ():
-        if name not in methods:
-            raise ctx.error(("calibration", name), f"'{attrs.model}' has no method '{name}'{nearest(name, methods)}")
-    if given is not None and not isinstance(given, dict) and methods != [FORWARD]:
-        raise ctx.error("calibration", f"'{attrs.model}' has methods; expected a table with a dataset of each")
+    methods = list(models)
+    for attribute, given, wanted in (
+        ("calibration", attrs.calibration, "a dataset"),
+        ("metrics", attrs.metrics, "metrics"),
+    ):
+        for name in given if isinstance(given, dict) else ():
+            if name not in methods:
+                raise ctx.error((attribute, name), f"'{attrs.model}' has no method '{name}'{nearest(name, methods)}")
+        if given and not isinstance(given, dict) and methods != [FORWARD]:
+            raise ctx.error(attribute, f"'{attrs.model}' has methods; expected a table with {wanted} of each")
 
 
 def _calibration(ctx: Context[QuantizedModelAttrs], method: str, recipe: QuantizationRecipe) -> Dataset | None:
@@ -245,8 +260,9 @@ class _Quantization:
             description=f"calibrate {self._of} on {label}",
         )["observed"]
 
-    def sensitivity(self) -> DerivedArtifact:
-        """Declare the report of each layer's error."""
+    def sensitivity(self, metrics: Sequence[ResultMetricParams]) -> DerivedArtifact:
+        """Declare the report of each layer's error, with metrics."""
+        attrs = self._ctx.attrs
         data = self._data
         actions = SensitivityActions(
             program=self._program,
@@ -255,6 +271,8 @@ class _Quantization:
             quantizers=_params(self._recipe, calibrates=False)["quantizers"],
             tools=(*_tools(self._recipe), *_READERS),
             plugins=_plugins(self._recipe),
+            metrics=metrics,
+            metric_srcs=self._ctx.files(metric_entries(attrs.metrics), attrs.srcs),
             model=self._of,
             method=self._method,
         )

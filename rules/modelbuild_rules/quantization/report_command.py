@@ -13,6 +13,7 @@ from modelbuild.errors import BuildError, UsageError, did_you_mean
 from modelbuild_rules.method_names import FORWARD, qualified
 
 _HEAD = ("layer", "operators", "parameters", "error", "rest")
+_METRIC_HEAD = (*_HEAD[:3], "metric", "rest")
 _WHOLE = "(the model's own)"
 VERSION = 1
 
@@ -93,9 +94,15 @@ def _count(number: int, noun: str) -> str:
 def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
     """Yield the lines, with at most `most` layers, the most sensitive first."""
     layers, samples = report["layers"], _count(report["samples"], "sample")
-    yield f"{label}: error {_percent(report['error'])} of '{report['output']}' over {samples}"
+    output = report["output"]
+    metric = report["outputs"][output]["metric"]
+    if metric is None:
+        yield f"{label}: error {_percent(report['error'])} of '{output}' over {samples}"
+    else:
+        of_float = f"in floating point {_number(metric['of_float'])}"
+        yield f"{label}: {output} is {_number(metric['value'])} over {samples}, {of_float}"
     yield from _outputs(report)
-    rows = [_HEAD, *(_row(each) for each in layers[:most])]
+    rows = [_HEAD if metric is None else _METRIC_HEAD, *(_row(each, output, metric) for each in layers[:most])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     for row in rows if most else ():
         left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -110,8 +117,13 @@ def _outputs(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the errors of the outputs, if there are several, and warnings about those that are not comparable."""
     outputs = report["outputs"]
     if len(outputs) > 1:
-        errors = ", ".join(f"'{name}' {_percent(each['error'])}" for name, each in outputs.items())
-        yield f"  outputs: {errors}; --output=NAME ranks by one"
+        shown = ", ".join(
+            f"'{name}' {_percent(each['error']) if each['metric'] is None else _number(each['metric']['value'])}"
+            for name, each in outputs.items()
+        )
+        yield f"  outputs: {shown}; --output=NAME ranks by one"
+    if outputs[report["output"]]["metric"] is not None:
+        return
     selected = {
         each["after"]: [n for n, e in outputs.items() if e["after"] == each["after"]] for each in outputs.values()
     }
@@ -119,7 +131,7 @@ def _outputs(report: Mapping[str, Any]) -> Iterator[str]:
         if op is not None:
             yield (
                 f"  warning: {_names(names)} after {op}, which selects or orders rows by their values: errors there"
-                " compare different rows; 'accuracy' of a pte_test measures the result"
+                " compare different rows; 'metrics' of the quantized_model compare whole results"
             )
     if varying := [name for name, each in outputs.items() if each["varies"]]:
         yield f"  warning: {_names(varying)} of another length than in floating point: not comparable"
@@ -131,6 +143,9 @@ def _names(names: Sequence[str]) -> str:
 
 def _advice(report: Mapping[str, Any]) -> Iterator[str]:
     leave, layers = report["leave"], report["layers"]
+    if report["error"] == 0:
+        yield "no layers to leave: the error is 0"
+        return
     if leave is None and report["fixed"]:
         yield f"no layers to leave: no table with 'exclude' quantizes {', '.join(map(repr, report['fixed']))}"
         return
@@ -141,14 +156,35 @@ def _advice(report: Mapping[str, Any]) -> Iterator[str]:
     share = leave["parameters"] / report["parameters"] if report["parameters"] else 0.0
     tables = f" in the table of {', '.join(leave['tables'])}" if leave["tables"] else ""
     yield f"leave in floating point: exclude = [{names}]{tables}"
-    error = f"{'is expected to be' if report.get('expected') else 'is'} {_percent(leave['error'])}"
-    yield f"then the error {error}, with {_percent(share)} of the parameters in floating point"
+    metric = report["outputs"][report["output"]]["metric"]
+    if metric is None:
+        subject, number = "the error", _percent(leave["error"])
+    else:
+        subject = report["output"]
+        number = _expected(metric, leave["error"]) if report.get("expected") else _number(leave["metric"])
+    error = f"{'is expected to be' if report.get('expected') else 'is'} {number}"
+    yield f"then {subject} {error}, with {_percent(share)} of the parameters in floating point"
 
 
-def _row(layer: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(layer: Mapping[str, Any], output: str, metric: Mapping[str, Any] | None) -> tuple[str, ...]:
     operators = ", ".join(name.split(".")[1] for name in layer["operators"])
-    error, rest = _percent(layer["error"]), _percent(layer["rest"])
+    if metric is None:
+        error, rest = _percent(layer["error"]), _percent(layer["rest"])
+    else:
+        error, rest = _number(layer["metrics"][output]), _expected(metric, layer["rest"])
     return (layer["name"] or _WHOLE, operators, f"{layer['parameters']:,}", error, rest)
+
+
+def _expected(metric: Mapping[str, Any], error: float | None) -> str:
+    """Return the metric that an expected error stands for, on the side of the measured one."""
+    value, of_float = metric["value"], metric["of_float"]
+    if error is None or value is None or of_float is None:
+        return _number(None)
+    return _number(of_float + math.copysign(error, value - of_float))
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4g}"
 
 
 def _percent(error: float | None) -> str:

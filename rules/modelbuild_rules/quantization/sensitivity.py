@@ -13,6 +13,7 @@ from modelbuild.api import Artifact, DerivedArtifact, Expander, Output, Resource
 from modelbuild_rules.method_names import named
 
 if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import ResultMetricParams
     from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, Table, UsedQuantizer
 
 _PRELOAD = ("torch", "executorch.exir")
@@ -28,6 +29,8 @@ class SensitivityActions:
     quantizers  quantizers of the recipe, with all their attributes
     tools       distributions that the steps use
     plugins     the modules of the quantizers
+    metrics     the parameters of the metrics to compute
+    metric_srcs  the metrics' Python files
     model       the model's label, for descriptions
     method      the name of the model's method
     """
@@ -38,6 +41,8 @@ class SensitivityActions:
     quantizers: Sequence[UsedQuantizer]
     tools: tuple[str, ...]
     plugins: Sequence[str]
+    metrics: Sequence[ResultMetricParams]
+    metric_srcs: tuple[Artifact, ...]
     model: str
     method: str
 
@@ -105,10 +110,16 @@ class SensitivityActions:
             "measure",
             name=named("measure", self.method) + (f":{layer}" if layer else ""),
             step="measure",
-            inputs={**self.program, "signature": self.signature, **self.samples},
+            inputs={
+                **self.program,
+                "signature": self.signature,
+                **self.samples,
+                **({"metric_srcs": self.metric_srcs} if self.metrics else {}),
+            },
             outputs=[Output("measured", "measured.json")],
-            params={"quantizers": quantizers},
+            params={"quantizers": quantizers, **({"metrics": self.metrics} if self.metrics else {})},
             tools=self.tools,
+            python=("metric_srcs",) if self.metrics else (),
             plugins=self.plugins,
             preload=_PRELOAD,
             resources=Resources(memory=2 << 30),

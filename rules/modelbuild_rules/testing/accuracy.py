@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Context, Dep, Entry, LabelOf
+from modelbuild_rules.model.methods import check_names
 from modelbuild_rules.providers import Dataset
-from modelbuild_rules.testing.case_params import check_names
 from modelbuild_rules.testing.tested_methods import TestedMethods
 
 if TYPE_CHECKING:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.model.inputs import Place
+from modelbuild_rules.model.methods import check_names
 from modelbuild_rules.testing.cases import CaseStep, Draw, TestCase
 from modelbuild_rules.testing.tested_methods import TestedMethods
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import CaseParams, CaseStepParams, DrawParams
-
-Place = tuple[str | int, ...]
-
-
-def check_names(ctx: Context[Any], what: str, place: Place, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise LoadingError for a name that the model does not have."""
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "")
-            raise ctx.error((*place, name), f"the model has no {what} '{name}'{hint}")
 
 
 def case_params(

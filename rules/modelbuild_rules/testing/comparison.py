@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field
 
-from modelbuild.api import Artifact, Attrs, Context, Entry
+from modelbuild.api import Artifact, Attrs, Context
+from modelbuild_rules.model.methods import check_names
+from modelbuild_rules.model.result_metric import ResultMetric, result_metric_params
 from modelbuild_rules.providers import Program
 from modelbuild_rules.testing.accuracy import accuracy_params
-from modelbuild_rules.testing.case_params import case_params, check_names
+from modelbuild_rules.testing.case_params import case_params
 from modelbuild_rules.testing.tested_methods import TestedMethods
 
 if TYPE_CHECKING:
@@ -42,19 +44,9 @@ class Tolerance(OutputTolerance):
     """Limits of individual outputs by name, instead of the limits of all outputs."""
 
 
-class Metric(Attrs):
+class Metric(ResultMetric):
     """A number computed from the program's outputs and eager PyTorch's: by a function, or the agreement of an output's
     largest elements."""
-
-    entry: Entry | None = None
-    """`file.py:name` of a function of both results, as arrays by name."""
-
-    top: int | None = Field(default=None, ge=1)
-    """Instead of a function: the fraction of the indices of the `top` largest elements of each row (the last dimension)
-    of `output` that both results share; 1 is top-1 agreement. An output of integers contains the indices itself."""
-
-    output: str | None = None
-    """With `top`: the output's name."""
 
     min: float | None = None
     """Minimum of the number."""
@@ -140,19 +132,8 @@ def _tolerance(tolerance: OutputTolerance) -> ToleranceParams:
 
 
 def _metric(ctx: Context[Any], index: int, metric: Metric, outputs: Sequence[str] | None) -> MetricParams:
-    where, place = ("metrics", index), f"attribute 'metrics[{index}]'"
-    if (metric.entry is None) == (metric.top is None):
-        raise ctx.error(where, f"{place}: expected 'entry' or 'top'")
-    if (metric.top is None) != (metric.output is None):
-        raise ctx.error(where, f"{place}: expected 'top' and 'output' together")
+    place = ("metrics", index)
+    params = result_metric_params(ctx, place, metric, outputs)
     if metric.min is None and metric.max is None:
-        raise ctx.error(where, f"{place}: expected 'min' or 'max'")
-    if metric.output is not None and outputs is not None:
-        check_names(ctx, "output", (*where, "output"), [metric.output], outputs)
-    return {
-        "entry": "" if metric.entry is None else ctx.entry(metric.entry),
-        "top": metric.top or 0,
-        "output": metric.output or "",
-        "min": metric.min,
-        "max": metric.max,
-    }
+        raise ctx.error(place, f"attribute 'metrics[{index}]': expected 'min' or 'max'")
+    return {**params, "min": metric.min, "max": metric.max}

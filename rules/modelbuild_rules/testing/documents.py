@@ -6,10 +6,9 @@ For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
-if TYPE_CHECKING:
-    from modelbuild_rules.model.documents import ModelParams
+from modelbuild_rules.model.documents import ModelParams, ResultMetricParams
 
 
 class ToleranceParams(TypedDict):
@@ -89,16 +88,9 @@ class MethodParams(TypedDict):
     """Number of its module; methods with the same number share their state."""
 
 
-class MetricParams(TypedDict):
-    """A number computed from both results."""
+class MetricParams(ResultMetricParams):
+    """A number computed from both results, and its limits."""
 
-    entry: str
-    """`path:name` of a function; '' for the agreement of an output's largest elements."""
-
-    top: int
-    """Number of largest elements of each row; 0 with a function."""
-
-    output: str
     min: float | None
     max: float | None
 

@@ -234,3 +234,31 @@ def test_generators(tmp_path: Path, source: str, message: str) -> None:
     with pytest.raises(StepError) as found:
         generated(tmp_path, source)
     assert str(found.value).startswith(message)
+
+
+SEVERAL = """
+[[torch_model]]
+name = "several"
+entry = "net.py:Net"
+methods = { embed = { inputs = [{ name = "image", shape = [1], dtype = "float32" }], outputs = ["vector"] } }
+[[quantized_model]]
+name = "int8"
+model = ":several"
+recipe = { type = "xnnpack", mode = "dynamic" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ('[{ entry = "net.py:near" }]', "10:1: ':several' has methods; expected a table with metrics of each"),
+        ("{ embeds = [] }", "10:13: ':several' has no method 'embeds'; did you mean 'embed'?"),
+        (
+            '{ embed = [{ top = 1, output = "vectors" }] }',
+            "10:33: the model has no output 'vectors'; did you mean 'vector'?",
+        ),
+        ("{ embed = [{ top = 1 }] }", "10:22: attribute 'metrics.embed[0]': expected 'top' and 'output' together"),
+    ],
+)
+def test_metrics_of_methods(error: Callable[[str, str], str], metrics: str, message: str) -> None:
+    assert error(f"{SEVERAL}metrics = {metrics}\n", "int8") == f"BUILD.toml:{message}"

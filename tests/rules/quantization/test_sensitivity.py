@@ -121,13 +121,35 @@ quantizers = [
     { type = "xnnpack", modules = ["scores", "boxes"], operators = ["aten.linear.default"] },
 ]
 """
+METRICS = """
+import numpy as np
+
+
+def change(found, expected):
+    return abs(found["sum"] - expected["sum"]) / abs(expected["sum"])
+
+
+def near(found, expected):
+    gaps = np.linalg.norm(found["found"][:, None] - expected["found"][None], axis=-1).min(1)
+    found["found"][:] = 0  # which no other metric sees
+    return np.exp(-gaps.mean())
+"""
+METRIC_BUILD = """
+[[quantized_model]]
+name = "measured8"
+model = ":detector"
+recipe = ":both"
+calibration = ":rows"
+metrics = [{ entry = "metrics.py:near" }, { entry = "metrics.py:change" }, { output = "best", top = 1 }]
+"""
 LAYERS = {"stem.0", "wide", "block.one", "block.two", "head"}
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    build = BUILD + DETECTOR_BUILD
-    files = {"MODELBUILD.toml": "", "BUILD.toml": build, "net.py": NET, "samples.py": SAMPLES, "detector.py": DETECTOR}
+    build = BUILD + DETECTOR_BUILD + METRIC_BUILD
+    code = {"net.py": NET, "samples.py": SAMPLES, "detector.py": DETECTOR, "metrics.py": METRICS}
+    files = {"MODELBUILD.toml": "", "BUILD.toml": build, **code}
     workspace = Workspace(tmp_path_factory.mktemp("reported"), files)
     ended = workspace.run("quantize-report", "//:int8", "--json")
     assert ended.code == 0, ended.err
@@ -232,6 +254,67 @@ def test_layers_are_ranked_by_a_chosen_output(reported: Workspace) -> None:
     )
 
 
+def test_a_metric_compares_whole_results(reported: Workspace) -> None:
+    report = reported.run("quantize-report", "//:measured8", "--json").json
+    near, change = (report["outputs"][f"metric {name}"] for name in ("near", "change"))
+    assert (report["output"], report["error"]) == ("metric near", near["error"])
+    assert near["metric"]["of_float"] == 1
+    assert near["error"] == pytest.approx(1 - near["metric"]["value"], abs=1e-5)
+    # The error of the output that this metric compares in the same way.
+    assert change["metric"] == {"value": pytest.approx(report["outputs"]["sum"]["error"], rel=1e-4), "of_float": 0}
+    assert report["outputs"]["metric top 1 of best"]["metric"]["of_float"] == 1
+    assert report["outputs"]["sum"]["metric"] is None
+    for layer in report["layers"]:
+        assert layer["error"] == pytest.approx(1 - layer["metrics"]["metric near"], abs=1e-5)
+
+    lines = reported.run("quantize-report", "//:measured8").out.splitlines()
+    value = f"{near['metric']['value']:.4g}"
+    assert lines[0] == f"//:measured8: metric near is {value} over 1 sample, in floating point 1"
+    assert lines[2].split() == ["layer", "operators", "parameters", "metric", "rest"]
+    assert f"{report['layers'][0]['metrics']['metric near']:.4g}" in lines[3].split()
+    assert not any("warning" in line for line in lines)
+    by_output = reported.run("quantize-report", "//:measured8", "--output", "found").out
+    assert " of 'found' over 1 sample" in by_output
+    assert "  warning: 'found', 'best' are after topk, " in by_output
+    by_metric = reported.run("quantize-report", "//:measured8", "--output", "metric change").out
+    assert by_metric.startswith("//:measured8: metric change is ")
+    last = by_metric.splitlines()[-1]
+    assert last.startswith(("then metric change is expected to be ", "the error is spread over "))
+
+
+def test_another_metric_repeats_only_measurements(reported: Workspace, tmp_path: Path) -> None:
+    workspace = reported.copy(tmp_path)
+    assert workspace.run("quantize-report", "//:measured8").code == 0
+    workspace.edit("metrics.py", "np.exp(-gaps.mean())", "1")
+    ended = workspace.run("quantize-report", "//:measured8")
+    shown = ended.out.splitlines()
+    assert shown[0] == "//:measured8: metric near is 1 over 1 sample, in floating point 1"
+    assert shown[-1] == "no layers to leave: the error is 0"
+    ran = [line.partition("] ")[2].split()[0] for line in ended.err.splitlines() if line.startswith("[")]
+    assert set(ran) == {"measure", "sensitivity"}
+
+
+def test_a_wrong_metric_is_one_line(reported: Workspace, tmp_path: Path) -> None:
+    workspace = reported.copy(tmp_path)
+    start = BUILD + DETECTOR_BUILD + METRIC_BUILD.partition("metrics = ")[0]
+    line = start.count("\n") + 1
+    for metrics, code, message in (
+        ('[{ entry = "metrics.py:nears" }]', 1, "metrics.py has no 'nears'; did you mean 'near'?"),
+        ('[{ output = "best_", top = 1 }]', 1, "a metric of 'best_', which is not an output; did you mean 'best'?"),
+        ('[{ output = "best" }]', 3, f"BUILD.toml:{line}:12: attribute 'metrics[0]': expected 'entry' or 'top'"),
+        ("[{ top = 1 }]", 3, f"BUILD.toml:{line}:12: attribute 'metrics[0]': expected 'top' and 'output' together"),
+        ('[{ entri = "a.py:a" }]', 3, "unknown attribute 'entri' of 'metrics[0]'; did you mean 'entry'?"),
+        (
+            "{ forwards = [] }",
+            3,
+            f"BUILD.toml:{line}:13: ':detector' has no method 'forwards'; did you mean 'forward'?",
+        ),
+    ):
+        workspace.write({"BUILD.toml": f"{start}metrics = {metrics}\n"})
+        ended = workspace.run("quantize-report", "//:measured8")
+        assert (ended.code, message in ended.err) == (code, True), ended.err
+
+
 def test_advice_names_only_tables_that_have_the_attribute() -> None:
     tables: list[Table] = [{"kind": "own", "excludes": False}, {"kind": "xnnpack", "excludes": True}]
     layers = [_layer("a", 0), *(_layer(name, 1) for name in "bcdefgh")]
@@ -252,7 +335,16 @@ def _layer(name: str, table: int) -> Layer:
 
 
 def _measured(error: float) -> Measured:
-    return {"error": error, "output": "y", "outputs": {"y": error}, "after": {}, "varies": ["y"], "samples": 1}
+    outputs = {"y": error}
+    return {
+        "error": error,
+        "output": "y",
+        "outputs": outputs,
+        "metrics": {},
+        "after": {},
+        "varies": ["y"],
+        "samples": 1,
+    }
 
 
 def _shown(report: Sensitivity) -> list[str]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.model.steps.eager.result_metric import top_agreement
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases
-from modelbuild_rules.testing.steps.parity.compare import compare, top_agreement
+from modelbuild_rules.testing.steps.parity.compare import compare
 from modelbuild_rules.testing.steps.parity.parity import tolerance_of
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
 from modelbuild_runtime.describe import Port

@@ -37,9 +37,13 @@ class Net(nn.Module):
 """
 
 BUILD = """
+[[matrix]]
+name = "heads"
+classes = [2, 3]
+
 [[torch_model]]
 name = "net_{classes}"
-matrix = { classes = [2, 3] }
+matrix = "heads"
 entry = "nets.py:Net"
 kwargs = { classes = "{classes}" }
 inputs = [{ name = "x", shape = [1, 64], dtype = "float32" }]
@@ -51,7 +55,7 @@ backends = ["xnnpack", "portable"]
 
 [[pte_program]]
 name = "program_{classes}"
-matrix = { classes = [2, 3] }
+matrix = "heads"
 model = ":net_{classes}"
 stack = ":stack"
 external_weights = true

@@ -29,21 +29,25 @@ BUILD = """
 name = "stack"
 backends = ["portable"]
 
+[[matrix]]
+name = "nets"
+net = ["Complement", "Bessel"]
+
 [[torch_model]]
 name = "{net}_model"
-matrix = { net = ["Complement", "Bessel"] }
+matrix = "nets"
 entry = "net.py:{net}"
 inputs = [{ name = "x", shape = [4], dtype = "float32" }]
 
 [[pte_program]]
 name = "{net}"
-matrix = { net = ["Complement", "Bessel"] }
+matrix = "nets"
 model = ":{net}_model"
 stack = ":stack"
 
 [[runtime_bundle]]
 name = "{net}_bundle"
-matrix = { net = ["Complement", "Bessel"] }
+matrix = "nets"
 program = ":{net}"
 """
 RUN = """

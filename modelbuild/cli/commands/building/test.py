@@ -54,7 +54,7 @@ def command(
 
     A test passes if it ran and all its cases passed. A test that this machine cannot run is reported as not run.
 
-    Only reports are laid out in modelbuild-out/; `modelbuild build` lays out the programs, which are then in the cache.
+    The tests' reports are laid out in modelbuild-out/, and the programs that the tests name.
     """
     no_options(patterns)
 

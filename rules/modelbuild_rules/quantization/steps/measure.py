@@ -5,7 +5,9 @@ Inputs   program, weights   trees, as model/steps/exported/program.py writes the
          signature          JSON: Signature of model/documents.py
          sample.<name>, samples.archives or samples.generated: steps/samples.py; or, without a dataset,
          examples           safetensors: example inputs by position
+         metric_srcs        Python files of the metrics
 Params   RecipeParams of quantization/documents.py
+         metrics            [ResultMetricParams] of model/documents.py
 Outputs  measured           JSON: Measured of quantization/documents.py
 """
 
@@ -24,6 +26,7 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.model.steps.eager.tensors import to_tensor
 from modelbuild_rules.quantization.steps.linears import quantize_linears
+from modelbuild_rules.quantization.steps.metrics import Metrics, error_of
 from modelbuild_rules.quantization.steps.prepared import prepare, unlifted
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples, signature_ports
 from modelbuild_rules.quantization.steps.selections import Selections, Tapped, named
@@ -86,19 +89,24 @@ def run(step: Step) -> None:
         names = [str(number) for number in range(len(expected[0][0]))]
     after = {name: op for name, op in zip(names, selections.outputs, strict=False) if op}
     sums = {name: _Sums() for name in (*names, *expected[0][1])}
+    metrics = Metrics(step, names)
     for number, (sample, right) in enumerate(zip(_samples(step), expected, strict=True), 1):
         found = _outputs(module, given.reset, step, sample, f"sample {number} of {total}, quantized", selections)
         for name, one, other in zip(names, right[0], found[0], strict=True):
             sums[name].add(one, other)
         for name, one in right[1].items():
             sums[name].add(one, found[1][name])
-    errors = {name: _number(each.error()) for name, each in sums.items()}
-    comparable = [name for name in sums if name not in after] or [*sums]
-    worst = max(comparable, key=lambda name: sums[name].error())
+        metrics.add(found[0], right[0])
+    means = metrics.means()
+    errors = {name: each.error() for name, each in sums.items()}
+    errors |= {name: error_of(each) for name, each in means.items()}
+    comparable = [*means][:1] or [name for name in sums if name not in after] or [*sums]
+    worst = max(comparable, key=lambda name: errors[name])
     measured: Measured = {
-        "error": errors[worst],
+        "error": _number(errors[worst]),
         "output": worst,
-        "outputs": errors,
+        "outputs": {name: _number(error) for name, error in errors.items()},
+        "metrics": means,
         "after": after,
         "varies": [name for name, each in sums.items() if each.varies],
         "samples": total,

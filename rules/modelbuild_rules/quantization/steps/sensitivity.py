@@ -11,7 +11,7 @@ or, to complete a report:
 
 Inputs   report      a report without this error
          without     JSON: Measured of quantization/documents.py, without the layers to leave
-Outputs  report      the same report, with the error in `leave`
+Outputs  report      the same report, with the error and the metric in `leave`
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def run(step: Step) -> None:
         without: Measured = json.loads(step.input("without").read_bytes())
         assert report["leave"] is not None
         report["leave"]["error"] = without["error"]
+        if report["output"] in without["metrics"]:
+            report["leave"]["metric"] = without["metrics"][report["output"]]["value"]
     else:
         layers: Layers = json.loads(step.input("layers").read_bytes())
         whole: Measured = json.loads(step.input("whole").read_bytes())
@@ -67,6 +69,7 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: 
             "output": measured["output"],
             "rest": _number(_together((each for _, each in pairs[place:]), None)),
             "outputs": measured["outputs"],
+            "metrics": {name: means["value"] for name, means in measured["metrics"].items()},
         }
         for place, (layer, measured) in enumerate(pairs, 1)
     ]
@@ -84,6 +87,7 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: 
                 "error": error,
                 "after": whole["after"].get(name),
                 "varies": name in whole["varies"],
+                "metric": whole["metrics"].get(name),
                 "leave": _leave(_sorted(layers, alone, name), tables, name),
             }
             for name, error in whole["outputs"].items()
@@ -121,6 +125,7 @@ def _leave(pairs: Sequence[tuple[Layer, Measured]], tables: Sequence[Table], out
     return {
         "exclude": [layer["name"] for layer in left],
         "error": None if output is None else _number(_together(rest, output)),
+        "metric": None,
         "parameters": sum(layer["parameters"] for layer in left),
         "tables": [*dict.fromkeys(kinds)] if len(tables) > 1 else [],
     }

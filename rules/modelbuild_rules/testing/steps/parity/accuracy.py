@@ -10,9 +10,10 @@ import numpy as np
 from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import load_function
+from modelbuild_rules.model.steps.eager.result_metric import top_agreement
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples
 from modelbuild_rules.testing.steps.parity.cases import Planned
-from modelbuild_rules.testing.steps.parity.compare import top_agreement, vector_cosine
+from modelbuild_rules.testing.steps.parity.compare import vector_cosine
 from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.programs import Arrays, description_of, method_of, tensor_ports

@@ -18,26 +18,6 @@ def default_tolerance(dtype: str) -> float:
     return _DEFAULTS.get(dtype, 0.0)
 
 
-def top_agreement(found: np.ndarray, wanted: np.ndarray, count: int) -> float:
-    """Return the fraction of the `count` largest elements of each row whose indices both arrays share. Rows are along
-    the last dimension. In arrays of integers, which are indices, the first `count` of each row are compared."""
-    if found.shape != wanted.shape:
-        return 0.0
-    one, other = (_top(array.reshape(-1, array.shape[-1] if array.ndim else 1), count) for array in (found, wanted))
-    shared = sum(len(set(a) & set(b)) for a, b in zip(one, other, strict=True))
-    total = sum(len(set(b)) for b in other)
-    return shared / total if total else 1.0
-
-
-def _top(rows: np.ndarray, count: int) -> list[list[int]]:
-    if rows.dtype.kind in "iu":
-        return [[int(each) for each in row] for row in rows[:, :count]]
-    # Of equal elements, the first counts in both arrays.
-    return [
-        [int(each) for each in row] for row in np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
-    ]
-
-
 def compare(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -> str:
     """Return how an output differs from its expected value, as text; '' if they are equal within tolerance.
 

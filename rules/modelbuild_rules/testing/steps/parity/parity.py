@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import modelbuild_runtime
 from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.steps.eager.entry import load_function
-from modelbuild_rules.testing.steps.parity.compare import compare, default_tolerance, top_agreement
+from modelbuild_rules.model.steps.eager.result_metric import metric_name, metric_value
+from modelbuild_rules.testing.steps.parity.compare import compare, default_tolerance
 from modelbuild_rules.testing.steps.parity.programs import Arrays, methods_of
 
 if TYPE_CHECKING:
@@ -63,21 +63,9 @@ def wrong_metrics(step: Step, found: Arrays, expected: Arrays) -> list[str]:
     for metric in metrics:
         if metric["top"] and metric["output"] not in expected:
             continue  # an output of another method
-        name, value = _metric(step, metric, found, expected)
+        value = metric_value(step.root, metric, found, expected)
         low, high = metric["min"], metric["max"]
         if not ((low is None or value >= low) and (high is None or value <= high)):
             bound = f"at least {low}" if high is None else f"at most {high}" if low is None else f"{low} to {high}"
-            problems.append(f"metric {name} is {value:.6g}, expected {bound}")
+            problems.append(f"metric {metric_name(metric)} is {value:.6g}, expected {bound}")
     return problems
-
-
-def _metric(step: Step, metric: MetricParams, found: Arrays, expected: Arrays) -> tuple[str, float]:
-    """Return a metric's name and value."""
-    if metric["top"]:
-        output = metric["output"]
-        return f"top {metric['top']} of '{output}'", top_agreement(found[output], expected[output], metric["top"])
-    given = load_function(step.root, metric["entry"])(found, expected)
-    try:
-        return metric["entry"].partition(":")[2], float(given)
-    except (TypeError, ValueError) as error:
-        raise StepError(f"metric {metric['entry']} returns a {type(given).__name__}; expected a number") from error
