@@ -3,7 +3,7 @@ int8, bundles. Each command that such a team runs works, and a change reruns no 
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def test_all_programs_are_checked_built_and_tested(team: Workspace) -> None:
     checked = team.run("check", "//...")
     assert checked.code == 0, checked.err
     for label in LABELS:
-        assert f"\n{label}: xnnpack " in checked.out
+        assert re.search(rf"^{label}: .*xnnpack \d+ nodes in \d+ partition", checked.out, re.MULTILINE)
     team.build("//...")
     for package, names in PROGRAMS.items():
         for name in names:
@@ -101,6 +101,6 @@ def test_a_server_s_program_has_an_estimate(team: Workspace, know_runtime: Any) 
 
 
 def test_the_report_of_the_quantized_detector(team: Workspace) -> None:
-    report = team.run("quantize-report", "//detect:detector_int8_model", "--json")
+    report = team.run("quantize-report", "//detect:detector_int8_model")
     assert report.code == 0, report.err
-    assert json.loads(report.out)["layers"]
+    assert "metric agreement is " in report.out

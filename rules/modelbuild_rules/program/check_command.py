@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 # The output group of the checks of a program's methods.
 GROUP = "check"
 
-_SHOWN = 10
+_SHOWN, _BREAKS = 10, 5
+"""The numbers of operators and breaks that are shown."""
 
 
 def _show(label: str, files: Mapping[str, bytes], options: Mapping[str, Any]) -> Iterator[str]:
@@ -43,15 +44,15 @@ def _lines(label: str, checked: Checked) -> Iterator[str]:
         yield f"  {each['nodes']} {each['op']}, {each['backend'] or 'no backend'}: {why}"
     if len(refused) > _SHOWN:
         yield f"  and {_count(len(refused) - _SHOWN, 'operator')} more"
-    for found in checked["breaks"][:_SHOWN]:
+    for found in checked["breaks"][:_BREAKS]:
         yield from _break(found)
-    if len(checked["breaks"]) > _SHOWN:
-        yield f"  and {_count(len(checked['breaks']) - _SHOWN, 'break')} more"
+    if len(checked["breaks"]) > _BREAKS:
+        yield f"  and {_count(len(checked['breaks']) - _BREAKS, 'break')} more"
 
 
 def _break(found: Break) -> Iterator[str]:
     first, *others = found["nodes"]
-    more = f" and {_count(len(others), 'node')} more" if others else ""
+    more = f" and {_count(len(others), 'other node')}" if others else ""
     place = f" at {first['source']}" if first["source"] else ""
     yield (
         f"  break between {_listed(found['before'])} and {_listed(found['after'])}: {first['op']}{place}{more},"

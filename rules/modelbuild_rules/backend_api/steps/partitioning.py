@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from modelbuild.step import StepError
@@ -34,6 +35,7 @@ class Partitioning:
                  true if its delegate has no complex tensors: complex numbers become pairs of real ones before `prepare`
     leaves_quantized
                  true if it leaves operators on quantized values to the backends after it in a stack
+    advice       by operator that it refuses, what to write in the model instead, which it takes
     excluding    the attribute of its table with operators to leave to the next backend
     unrolls      the most steps of a recurrent net that are unrolled if it is the first of a stack. By default few: the
                  program then needs no kernel library and runs on any runtime of ExecuTorch
@@ -46,6 +48,7 @@ class Partitioning:
     generates_code: bool = False
     real_arithmetic: bool = False
     leaves_quantized: bool = False
+    advice: Mapping[str, str] = MappingProxyType({})
     excluding: str = "exclude_ops"
     unrolls: int = 4
 

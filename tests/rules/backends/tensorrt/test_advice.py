@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.program.steps.lowering.advice import ADVICE
+from modelbuild_rules.backends.tensorrt.steps.partitioning import ADVICE
 from tests.rules.backends.tensorrt.conftest import partition
 
 BOUNDARIES = torch.tensor([-0.5, 0.0, 0.5])

@@ -24,6 +24,16 @@ TOLERANCES = {"fp16": 2e-2, "bf16": 1e-1}
 """Tolerance of reduced precision, relative to a result's greatest magnitude."""
 
 
+ADVICE: Mapping[str, str] = {
+    "aten.bucketize.Tensor": "(x[..., None] > boundaries).sum(-1)",
+    "aten.max.dim": "amax for the values, argmax for their indices",
+    "aten.median.dim": "sort, and an index of the middle",
+    "aten.min.dim": "amin for the values, argmin for their indices",
+    "aten.nonzero.default": "topk of the mask with a fixed number, or where, which keeps the size",
+}
+"""By operator. tests/rules/backends/tensorrt/test_advice.py shows that TensorRT takes what it says."""
+
+
 class _TensorrtPartitioning(Partitioning):
     ids = (BACKEND,)
     annotations = (PROFILES,)
@@ -32,6 +42,7 @@ class _TensorrtPartitioning(Partitioning):
     real_arithmetic = True
     leaves_quantized = True
     unrolls = 16
+    advice = ADVICE
 
     def prepare(self, program: Any) -> Any:
         """Rewrite poolings to the forms that have a converter."""

@@ -14,7 +14,6 @@ from torch.utils._sympy.value_ranges import bound_sympy
 
 from modelbuild_rules.backend_api.steps.nodes import computing
 from modelbuild_rules.backend_api.steps.shapes import values_of
-from modelbuild_rules.program.steps.lowering.advice import ADVICE
 from modelbuild_rules.program.steps.lowering.delegation import Fact
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 
@@ -23,22 +22,27 @@ if TYPE_CHECKING:
     from modelbuild_rules.program.documents import Break
 
 
-def breaks(program: Any, facts: Sequence[Fact], places: Debug) -> list[Break]:
+def breaks(program: Any, facts: Sequence[Fact], places: Debug, advice: Mapping[str, str]) -> list[Break]:
     """Return the groups of connected nodes that read results of partitions and make inputs of partitions, most bytes
     first.
 
     program  an edge program whose partitions are calls of delegates; `facts` are its nodes
     places   of the nodes that they were made from, in the model's source
+    advice   by operator, what to write instead
     """
     known = {fact.name: fact for fact in facts}
     outside = [node for name, node in computing(program.graph_module) if name in known and node.graph is program.graph]
     groups = _connected(outside)
-    found = [_break(program.graph_module, group, known, places) for group in groups]
+    found = [_break(program.graph_module, group, known, places, advice) for group in groups]
     return sorted((each for each in found if each is not None), key=lambda each: -(each["reads"] + each["read"]))
 
 
 def _break(
-    module: torch.fx.GraphModule, group: Sequence[Node], known: Mapping[str, Fact], places: Debug
+    module: torch.fx.GraphModule,
+    group: Sequence[Node],
+    known: Mapping[str, Fact],
+    places: Debug,
+    advice: Mapping[str, str],
 ) -> Break | None:
     given = {node: call for node in _inputs(group) if (call := _call(node)) is not None}
     made = {node: calls for node in group if (calls := [user for user in _users(node) if _call(user) is user])}
@@ -60,7 +64,7 @@ def _break(
         "after": list(after),
         "reads": sum(map(_bytes, given)),
         "read": sum(map(_bytes, made)),
-        "instead": {op: ADVICE[op] for op in operators if op in ADVICE},
+        "instead": {op: advice[op] for op in operators if op in advice},
     }
 
 
