@@ -37,7 +37,7 @@ NO_CORRECTIONS = Corrections()
 
 
 def corrections(packages: Mapping[str, Path]) -> Corrections:
-    """Return the corrections in the folder of the built-in rules, which is one of `packages` (import name -> folder)."""
+    """Return the corrections in the folder of the built-in rules, if `packages` (import name -> folder) has them."""
     return _read(packages[BUILT_IN]) if BUILT_IN in packages else NO_CORRECTIONS
 
 
