@@ -18,6 +18,7 @@ from modelbuild.affected.required_tools import NeededTools
 from modelbuild.affected.tool_versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.suites import SUITE, members
+from modelbuild.code.corrected_requirements import corrections
 from modelbuild.code.interpreter import installed
 from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Tools
@@ -74,7 +75,7 @@ class Signatures:
         self._root = Path(os.path.realpath(analyzer.loader.workspace.root))
         self._revision = revision
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
-        self._tools = NeededTools(Tools(revision.root, roots), self._root)
+        self._tools = NeededTools(Tools(revision.root, roots, corrections=corrections(roots)), self._root)
         self._code = StepCode(roots)
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
         self._owners: dict[str, ConfiguredTarget] = {target.id: target for target in analyzer.targets.values()}

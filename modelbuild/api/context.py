@@ -105,8 +105,8 @@ class Expander:
                    input's name: equal parts of different folders share a result
         params     JSON values for the step; part of the key
         unkeyed    params that can't change the output, such as the mirror of a file with a pinned digest
-        tools      distributions whose versions decide the output. The step's imports are found automatically; name
-                   programs, imports by other means, extras (`"name[extra]"`) and local modules
+        tools      distributions whose versions decide the output; Python finds no other. The step's imports are found
+                   automatically; name programs, imports by other means, extras (`"name[extra]"`) and local modules
         python     inputs that are searched for imports
         data       inputs that a user's code reads by path: another target's output lies at PACKAGE/TARGET/NAME, as
                    below modelbuild-out/DEVICE

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -198,5 +199,6 @@ class Distributions:
     def _discover(self, name: str | None = None) -> Iterator[Distribution]:
         from importlib import metadata  # most builds need no distribution
 
-        found = metadata.Distribution.discover(name=name, path=list(self.path))
+        # Not all finders of this process: in a worker, these hide distributions.
+        found = PathFinder.find_distributions(metadata.DistributionFinder.Context(name=name, path=list(self.path)))
         return (Distribution(each, self._markers) for each in found)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelbuild.code.corrected_requirements import NO_CORRECTIONS, Corrections
 from modelbuild.code.distributions import Distributions, Wanted, canonical, parse
 from modelbuild.code.extras import extra_with
 from modelbuild.code.interpreter import Interpreter, installed
@@ -56,12 +57,20 @@ class Tools:
     keyed        names of top-level modules whose content is always in keys: the modules of modelbuild and of rule
                  packages
     interpreter  the Python that steps run in; by default the Python that modelbuild runs in
+    corrections  corrections of the requirements that distributions declare
     """
 
-    def __init__(self, workspace: Path, keyed: Collection[str], interpreter: Interpreter | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        keyed: Collection[str],
+        interpreter: Interpreter | None = None,
+        corrections: Corrections = NO_CORRECTIONS,
+    ) -> None:
         self._interpreter = interpreter or installed()
         self.distributions = distributions_of(self._interpreter)
         self._packages = keyed
+        self._corrections = corrections
         self._modules = Modules(self._interpreter, self.distributions, str(workspace), keyed)
         self._known: dict[tuple[frozenset[str], frozenset[str]], Needed] = {}
         self._lock = threading.Lock()
@@ -72,7 +81,7 @@ class Tools:
         asked = (frozenset(names), frozenset(imported))
         with self._lock:
             if asked not in self._known:
-                self._known[asked] = _Search(self.distributions, self._modules).run(*asked)
+                self._known[asked] = _Search(self.distributions, self._modules, self._corrections).run(*asked)
             return self._known[asked]
 
     def not_installed(self, missing: Sequence[str], tools: Iterable[str], needed_by: str) -> EnvironmentProblem:
@@ -108,7 +117,7 @@ class Tools:
         """Return the names of distributions and local modules for imported modules, without their requirements;
         needed() returns the same closure for these names."""
         with self._lock:
-            search = _Search(self.distributions, self._modules)
+            search = _Search(self.distributions, self._modules, self._corrections)
             search.follow(imported)
         return tuple(sorted({*search.owners, *(local.name for local in search.local)}))
 
@@ -116,9 +125,10 @@ class Tools:
 class _Search:
     """One walk from tools and imports to their closure."""
 
-    def __init__(self, distributions: Distributions, modules: Modules) -> None:
+    def __init__(self, distributions: Distributions, modules: Modules, corrections: Corrections) -> None:
         self._distributions = distributions
         self._modules = modules
+        self._corrections = corrections
         self._required: dict[str, set[str]] = {}
         self._followed: set[str] = set()
         self._absent: set[str] = set()
@@ -175,7 +185,7 @@ class _Search:
             if found is None or asked <= self._required.get(name, set()):
                 continue
             self._required.setdefault(name, set()).update(asked)
-            pending += found.requires(extras)
+            pending += self._corrections.requires(found, extras)
             if self._distributions.is_beside(name):
                 packages = (each for each in found.packages if not self._modules.is_excluded(each))
                 self.local.update((LocalModule(each, f"{found.source}/{each}"), (name,)) for each in packages)

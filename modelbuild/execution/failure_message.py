@@ -46,13 +46,14 @@ def failure_message(request: ActionRequest, ended: EndedProcess, report: str, wo
     if end is None:
         return f"the process ended with exit status {ended.status} before step {action.step} returned"
     if end["end"] == "done":
-        return _loaded(request, end, python)
+        return _uncovered(action, end["strays"][0]) if end["strays"] else ""
     if end["end"] == "internal" and python.toolchain and end.get("missing") == LIBRARY:
         library = LIBRARY.replace("_", "-")
         expected = f"which is not installed with modelbuild; expected `pip install --no-deps {library}`"
         return f"step {action.step} needs {library}, {expected}"
     if end["end"] == "internal":
-        return f"internal error in step {action.step}: {end['text']}"
+        hidden = _not_in_key(action, end.get("missing", ""), python)
+        return f"internal error in step {action.step}: {end['text']}{hidden and f'; {hidden}'}"
     if end["end"] == "network":
         reader = end["reader"] or f"step {action.step}"
         return f"{reader} uses the network ({end['text']}); declare the file with an http_file target and read that"
@@ -63,14 +64,28 @@ def _unseen(action: Action, missing: str, python: Interpreter) -> str:
     """Return the advice for a module that a worker did not find, if Python finds it here or no package of the toolchain
     contains it; else ''."""
     top = missing.partition(".")[0]
-    try:
-        find = python.find_module if python.toolchain else importlib.util.find_spec
-        there = bool(top) and find(top) is not None
-    except (ImportError, ValueError):
-        there = False
-    if python.toolchain and top and not there:
+    if hidden := _not_in_key(action, missing, python):
+        return f"\n{hidden}"
+    if python.toolchain and top and not _is_there(top, python):
         return f"\nno package of {python.lock} has a module {top}; {python.lock_advice('one')}"
+    there = top and _is_there(top, python)
     return f"\nno import statement names {missing}; add it to 'requires' of {action.owner}" if there else ""
+
+
+def _not_in_key(action: Action, missing: str, python: Interpreter) -> str:
+    """Return the advice for a module of an installed distribution, which a worker hides if no key names it; else ''."""
+    owners = _owners(python.path).get(missing.partition(".")[0], []) if missing else []
+    if not owners:
+        return ""
+    where = f"'requires' of {action.owner}" if action.python else f"the tools that the rule of {action.owner} names"
+    return f"{missing} is of the package '{owners[0]}', which is not in the action's key; add '{owners[0]}' to {where}"
+
+
+def _is_there(top: str, python: Interpreter) -> bool:
+    try:
+        return (python.find_module if python.toolchain else importlib.util.find_spec)(top) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _read(report: str) -> tuple[list[Read], End | None]:
@@ -128,39 +143,10 @@ def _uncovered(action: Action, module: str) -> str:
     )
 
 
-def _loaded(request: ActionRequest, end: End, python: Interpreter) -> str:
-    action = request.action
-    if end["strays"]:
-        return _uncovered(action, end["strays"][0])
-    known, keyed = request.tools.keys(), {module.partition(".")[0] for module in request.modules}
-    for module, importer in end["third_party"].items() if action.python or request.local else ():
-        if (
-            module in keyed
-            or canonical(module) in known
-            or any(module in _top_levels(tool, python.path) for tool in known)
-        ):
-            continue
-        owners = [canonical(owner) for owner in _owners(python.path).get(module, ())]
-        if not owners:
-            return f"{importer} imports {module}, which is neither a declared input nor part of an installed package"
-        if known.isdisjoint(owners):
-            return f"{importer} imports {module}; add '{owners[0]}' to 'requires' of {action.owner}"
-    return ""
-
-
-@cache
-def _top_levels(distribution: str, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the modules that a distribution lists in top_level.txt, if it has one."""
-    from importlib import metadata
-
-    found = next(iter(metadata.distributions(name=distribution, path=list(path))), None)
-    return tuple((found.read_text("top_level.txt") or "").split()) if found is not None else ()
-
-
 @cache
 def _owners(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Return the distributions with each top-level module. Slow: reads the file lists of all installed
-    distributions."""
+    """Return the canonical names of the distributions with each top-level module. Slow: reads the file lists of all
+    installed distributions."""
     from importlib import metadata
 
     found: dict[str, list[str]] = {}
@@ -168,5 +154,5 @@ def _owners(path: tuple[str, ...]) -> Mapping[str, list[str]]:
         files = each.files or ()
         listed = (each.read_text("top_level.txt") or "").split()
         for top in listed or {file.parts[0].partition(".")[0] for file in files if file.suffix in (".py", ".so")}:
-            found.setdefault(top, []).append(each.metadata["Name"])
+            found.setdefault(top, []).append(canonical(each.metadata["Name"]))
     return found

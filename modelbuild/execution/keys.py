@@ -15,7 +15,7 @@ from modelbuild.paths import LOCAL
 from modelbuild.store.digests import value_digest
 
 # Version of the environment of steps, and of the format of this material.
-FORMAT = 3
+FORMAT = 4
 NO_DEVICE: Mapping[str, str] = MappingProxyType({})
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from modelbuild.events import ActionProgress, Reporter, WorkerReady
 from modelbuild.execution import network_files
 from modelbuild.execution.executor import ActionRequest, Outcome, step_order
 from modelbuild.execution.failure_message import failure_message
-from modelbuild.execution.fork_server_client import ForkServer
+from modelbuild.execution.fork_server_client import EndedProcess, ForkServer
 from modelbuild.execution.isolation import environment
 from modelbuild.execution.sandbox import Sandbox, SandboxProblem
 from modelbuild.execution.scratch import Scratch
@@ -31,9 +32,33 @@ if TYPE_CHECKING:
     from modelbuild.execution.orders import LocalOrder, ServerSettings
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of fork server: its Python, the modules that it imports, and the distributions that these find."""
+
+    program: str
+    python: Interpreter = field(compare=False)
+    preload: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, request: ActionRequest) -> _Kind:
+        """Return the first kind to try for an action: its modules find the distributions of all actions with them."""
+        python = request.python
+        # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
+        if request.action.resources.gpu or not request.preload:
+            return cls(python.program, python)
+        return cls(python.program, python, request.preload, request.ahead)
+
+    def with_more(self, distributions: Sequence[str]) -> _Kind:
+        """Return a kind whose modules find more distributions."""
+        return replace(self, distributions=tuple(sorted({*self.distributions, *distributions})))
+
+
 class LocalExecutor:
-    """An Executor. Each different `Action.preload` of a Python has its own fork server, so that the modules loaded in
-    an action do not depend on earlier actions. A server starts with the first action that needs it.
+    """An Executor. The modules that are loaded in an action do not depend on other actions: each different
+    `Action.preload` of a Python has its own fork server, and several if its modules import more if more packages are
+    there. A server starts with the first action that needs it.
 
     workspace_root   the workspace; actions see only their declared inputs of it
     scratch          folder for sandboxes, preferably on the store's file system; shared by builds
@@ -64,10 +89,10 @@ class LocalExecutor:
         self._spare = spare
         self._namespaces = namespaces
         self._lock = threading.Lock()
-        self._warm: dict[tuple[str, ...], ForkServer] = {}  # by the Python program and the modules
+        self._warm: dict[_Kind, ForkServer] = {}
         self._scratch: Scratch | None = None
         self._compiled: set[str] = set()
-        self._waiting: dict[tuple[str, ...], list[Action]] = {}  # for modules that a fork server imports
+        self._waiting: dict[_Kind, list[Action]] = {}  # for modules that a fork server imports
         self._running = 0
         self._closed = False
 
@@ -131,16 +156,7 @@ class LocalExecutor:
     def _run_step(self, sandbox: Sandbox, request: ActionRequest) -> Outcome:
         action = request.action
         self._compile(request)
-        # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
-        preload = () if action.resources.gpu else request.preload
-        server = self._warm_for(preload, request.python)
-        if server is None:
-            return Outcome(None, "interrupted")
-        with self._lock:  # otherwise the server could become ready between the check and the append
-            if preload and not server.ready:
-                self._waiting.setdefault((request.python.program, *preload), []).append(action)
-                self._show(action, f"starting a worker with {preload[0]}", waiting=True)
-        ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
+        ended = self._run_in_worker(sandbox, request, _Kind.of(request))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
@@ -157,11 +173,23 @@ class LocalExecutor:
             return Outcome(None, problem + where, stdout, stderr)
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
 
-    def _server_ready(self, python: Interpreter, preload: tuple[str, ...], seconds: float) -> None:
+    def _run_in_worker(self, sandbox: Sandbox, request: ActionRequest, kind: _Kind) -> EndedProcess:
+        action = request.action
+        server = self._warm_for(kind)
+        if server is None:
+            return EndedProcess(problem="interrupted")
+        with self._lock:  # otherwise the server could become ready between the check and the append
+            if kind.preload and not server.ready:
+                self._waiting.setdefault(kind, []).append(action)
+                self._show(action, f"starting a worker with {kind.preload[0]}", waiting=True)
+        ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
+        return self._run_in_worker(sandbox, request, kind.with_more(ended.lacking)) if ended.lacking else ended
+
+    def _server_ready(self, kind: _Kind, seconds: float) -> None:
         with self._lock:
-            waiting = self._waiting.pop((python.program, *preload), [])
+            waiting = self._waiting.pop(kind, [])
         if self._reporter is not None:
-            self._reporter.emit(WorkerReady(preload, seconds))
+            self._reporter.emit(WorkerReady(kind.preload, seconds))
         for action in waiting:
             self._show(action, "", waiting=True)
 
@@ -178,18 +206,19 @@ class LocalExecutor:
             for file in filter(None, files):
                 keep_byte_code(file)
 
-    def _warm_for(self, preload: tuple[str, ...], python: Interpreter) -> ForkServer | None:
-        name = (python.program, *preload)
+    def _warm_for(self, kind: _Kind) -> ForkServer | None:
+        python = kind.python
         with self._lock:
             if self._closed:
                 return None
-            server = self._warm.get(name)
+            server = self._warm.get(kind)
             if server is None or not server.alive:
                 scratch = self._start()
                 imports = python.path if python.toolchain else import_path(self._workspace)
                 prefixes = (python.prefix, python.base_prefix)
                 settings: ServerSettings = {
-                    "preload": preload,
+                    "preload": kind.preload,
+                    "distributions": kind.distributions,
                     "import_path": imports,
                     "packages": {name: str(path) for name, path in self._packages.items()},
                     "readable": environment.readable(self._workspace, imports, prefixes),
@@ -198,9 +227,9 @@ class LocalExecutor:
                     "namespaces": self._namespaces,
                     "variables": environment.variables(scratch.path, cpus=1, prefix=python.prefix),
                 }
-                server = self._warm[name] = self._take_spare(python) or ForkServer(python.program, python.prefix)
-                self._waiting.pop(name, None)  # of a server that ended before it was ready
-                server.begin(settings, partial(self._server_ready, python, preload))
+                server = self._warm[kind] = self._take_spare(python) or ForkServer(python.program, python.prefix)
+                self._waiting.pop(kind, None)  # of a server that ended before it was ready
+                server.begin(settings, partial(self._server_ready, kind))
             return server
 
     def _take_spare(self, python: Interpreter) -> ForkServer | None:

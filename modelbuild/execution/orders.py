@@ -33,6 +33,9 @@ class ServerSettings(WorkerSettings):
     preload: Sequence[str]
     """Modules to import before the first action."""
 
+    distributions: Sequence[str]
+    """Canonical names of the distributions that these may import."""
+
     namespaces: bool
     """False to do without namespaces, as where the kernel refuses them."""
 
@@ -67,6 +70,9 @@ class StepOrder(TypedDict):
 
     modules: Mapping[str, str]
     """SHA-256 of the modules in its key, by import name."""
+
+    distributions: Sequence[str]
+    """Canonical names of the distributions in its key; Python finds no other."""
 
     local: bool
     """True if local modules are laid out among its inputs."""
@@ -161,6 +167,14 @@ class Failure(TypedDict):
     problem: str
 
 
+class Lack(TypedDict):
+    """A fork server's answer to an order that needs another server: the preloads looked for distributions in its key,
+    and did not find them, because they are not among the server's own."""
+
+    id: int
+    lacking: Sequence[str]
+
+
 class Answer(Exit):
     """A fork server's answer to an order."""
 
@@ -235,6 +249,3 @@ class End(TypedDict):
 
     strays: NotRequired[Sequence[str]]
     """Modules that were imported and are not in the key."""
-
-    third_party: NotRequired[Mapping[str, str]]
-    """Top-level modules of other distributions, with the user's file that imports each."""

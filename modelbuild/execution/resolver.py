@@ -4,16 +4,17 @@ use."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from modelbuild.actions import Action, Digest, FileEntry, StagedInput
 from modelbuild.code import interpreter as python
+from modelbuild.code.corrected_requirements import corrections
 from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.local_contents import Files, LocalContents
-from modelbuild.code.step_sources import StepCode
+from modelbuild.code.step_sources import StepCode, imports, source_file
 from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
 from modelbuild.device_runners import DeviceJob
 from modelbuild.errors import BuildError
@@ -34,8 +35,8 @@ Limits: TypeAlias = Callable[[Action], TimeLimit | None]
 class _Environment:
     """The packages of one Python: tools, and the distributions that they find, by content."""
 
-    def __init__(self, workspace: Path, packages: Collection[str], files: Files, used: python.Interpreter) -> None:
-        self.tools = Tools(workspace, packages, used)
+    def __init__(self, workspace: Path, packages: Mapping[str, Path], files: Files, used: python.Interpreter) -> None:
+        self.tools = Tools(workspace, packages, used, corrections(packages))
         self.installed = InstalledContents(self.tools.distributions, lambda path: files.entry(path)[1])
 
 
@@ -82,6 +83,7 @@ class Resolver:
         used = self._pythons(action.toolchain)
         environment = self._environment(used)
         needed = self._needed(action, inputs, environment.tools)
+        preload, ahead = self._ahead(action, needed, environment.tools)
         local = self._local.staged(needed.local)
         return ActionRequest(
             action,
@@ -91,7 +93,8 @@ class Resolver:
             modules=self._code.modules(*action.modules),
             local=local,
             keyed_local=_unstated(environment.installed, needed.beside, local),
-            preload=_ahead(action, needed, environment.tools),
+            preload=preload,
+            ahead=ahead,
             gpus=(visible() or self._gpus) if action.resources.gpu else (),
             device=self._identity(action.device) if action.device is not None else {},
             limit=self._limit(action),
@@ -119,6 +122,17 @@ class Resolver:
             raise tools.not_installed(needed.missing, action.tools, action.owner)
         return needed
 
+    def _ahead(self, action: Action, needed: Needed, tools: Tools) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the modules that may be imported before the action's local modules are laid out, and the distributions
+        that these may import: none that is not in the action's key, would import a local module, or is replaced by
+        a local module."""
+        own = [module for module in action.preload if source_file(self._code.roots, module)]
+        inner = (name for module, file in self._code.closure(*own) for name in imports(file, module))
+        ahead = tools.needed((), {*action.preload, *inner})
+        mixed = needed.local and (ahead.local or tools.shadow(needed.local))
+        fits = not mixed and set(ahead.distributions) <= set(needed.distributions)
+        return (action.preload, ahead.distributions) if fits else ((), ())
+
     def _names(self, item: StagedInput) -> frozenset[str]:
         """Return the modules that a Python input may import."""
         assert isinstance(item.value, FileEntry)
@@ -134,13 +148,6 @@ class Resolver:
         if digest_bytes(data) != digest:
             raise BuildError(f"{item.path} changed during the build; build again")
         return data
-
-
-def _ahead(action: Action, needed: Needed, tools: Tools) -> tuple[str, ...]:
-    """Return the modules that may be imported before the action's local modules are laid out: none that would import a
-    local module, or a module that a local module replaces."""
-    mixed = needed.local and (tools.needed((), action.preload).local or tools.shadow(needed.local))
-    return () if mixed else action.preload
 
 
 def _unstated(

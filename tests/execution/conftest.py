@@ -24,6 +24,7 @@ from modelbuild.actions import (
     StagedInput,
 )
 from modelbuild.code.step_sources import StepCode, source_file
+from modelbuild.code.tools import Tools
 from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.isolation import landlock
 from modelbuild.execution.local_executor import LocalExecutor
@@ -95,7 +96,10 @@ class Bench:
         declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
         digests = self.digests(*(self.closure(what.step) if modules is None else modules))
-        return ActionRequest(what, staged, dict.fromkeys(tools, "1"), digests, local, what.preload)
+        installed = Tools(self.workspace, self.packages)
+        ahead = installed.needed((), what.preload).distributions
+        keyed = dict.fromkeys((*installed.needed(tools, what.preload).distributions, *tools), "1")
+        return ActionRequest(what, staged, keyed, digests, local, what.preload, ahead)
 
     def closure(self, step: str) -> list[str]:
         """Return the modules that a step's source imports; only the packages for a source that is not Python."""

@@ -30,7 +30,9 @@ def test_user_traceback(bench: Any) -> None:
 
 
 def test_the_traceback_ends_with_the_line_of_the_library_that_failed(bench: Any) -> None:
-    problem = bench.model("import packaging.version\n\npackaging.version.parse('x y')\n").problem.splitlines()
+    problem = bench.model(
+        "import packaging.version\n\npackaging.version.parse('x y')\n", tools=("packaging",)
+    ).problem.splitlines()
     assert problem[:3] == [
         "Traceback (most recent call last):",
         '  File "models/detector.py", line 3, in <module>',

@@ -212,7 +212,8 @@ def test_a_toolchain_is_whole_after_its_use(tools: ToolchainWorkspace) -> None:
     """A wheel contains byte code, which Python replaces, and a file that another wheel also has."""
     tag = sys.implementation.cache_tag
     byte_code = {f"alpha/__pycache__/__init__.{tag}.pyc": "stale", "alpha/__pycache__/other.pyc": "of no module"}
-    tools.index.add("alpha", "1.0", {"alpha/__init__.py": "import beta\nX = 1\n", **byte_code, "shared/a.py": "1\n"})
+    files = {"alpha/__init__.py": "import beta\nX = 1\n", **byte_code, "shared/a.py": "1\n"}
+    tools.index.add("alpha", "1.0", files, ["beta"])
     tools.index.add("gamma", "1.0", {"gamma.py": "Z = 1\n", "shared/a.py": "22\n"})
     tools.write({"tools.lock": tools.index.lock})
     assert len(tools.ran(SCRIPT)) > 0

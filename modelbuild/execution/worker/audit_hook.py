@@ -7,12 +7,11 @@ cannot do that, but it stops native code.
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
-from types import FrameType, ModuleType
+from collections.abc import Callable, Collection, Iterable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.execution.isolation.confine import Code
@@ -35,8 +34,6 @@ _CHANGES_AT = ("os.chmod", "os.chown", "os.mkdir", "os.remove", "os.rmdir", "os.
 
 # Names of a process's open files.
 _DESCRIPTORS = (*DESCRIPTORS, "/proc/self/fd")
-
-_IMPORT_SYSTEM = ("<frozen importlib", importlib.__file__)
 
 _LOOPBACK = (None, "", "localhost", "127.0.0.1", "::1", b"", b"localhost", b"127.0.0.1", b"::1")
 _NO_PORT = (None, 0, "", "0", b"", b"0")
@@ -81,7 +78,6 @@ class AuditHook:
         self._packages = tuple(path.rstrip("/") + "/" for path in code.folders)
         self.sockets = sockets
         self._note = note
-        self._imports: dict[str, str] = {}
 
     def install(self) -> None:
         """Install the hook until the process ends."""
@@ -96,7 +92,6 @@ class AuditHook:
         }
         if self.sockets is not None:
             checks |= {"socket.__new__": self._make_socket, "socket.getaddrinfo": self._resolve}
-        sys.meta_path.insert(0, self)
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             if event in checks:
@@ -128,27 +123,6 @@ class AuditHook:
         elif not path.startswith(self.workspace):
             path = os.path.realpath(path)
         return path if path and not os.path.isdir(path) and not self._may_read(os.path.realpath(path)) else None
-
-    def third_party(self) -> dict[str, str]:
-        """Return top-level modules that the user's files imported from outside the action's folder, each with the first
-        importer. Modules that were loaded before are excluded: the step's own tools contain them."""
-        elsewhere = {}
-        for top, importer in self._imports.items():
-            module = sys.modules.get(top)
-            places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-            if module is not None and not any(place and place.startswith(self.root) for place in places):
-                elsewhere[top] = importer
-        return elsewhere
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Record the importer of each module's first import; find no module (PEP 451)."""
-        top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and top not in self._imports:
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None and frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
-                frame = frame.f_back
-            if frame is not None and (importer := self.user_file(frame.f_code.co_filename)):
-                self._imports[top] = importer
 
     # -- audit events: parameters as in https://docs.python.org/3/library/audit_events.html
 

@@ -114,8 +114,7 @@ def work(
         end = _run(order, hook, streams)
         if os.getpid() == worker:
             modules = order["modules"]
-            strays, third_party = loaded.strays(modules), hook.third_party()
-            note({**end, "changed": _changed(modules), "strays": strays, "third_party": third_party})
+            note({**end, "changed": _changed(modules), "strays": loaded.strays(modules)})
             status = 0
     except Exception as error:
         note({"end": "internal", "text": f"{type(error).__name__}: {error}"})

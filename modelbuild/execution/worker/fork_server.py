@@ -36,10 +36,11 @@ def main(descriptor: int, prefix: str) -> None:
     site.setquit()
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
-    finder = _package_finder(Path(__file__).parents[2])
-    sys.meta_path.insert(0, finder)
+    packages = _package_finder(Path(__file__).parents[2])
+    sys.meta_path.insert(0, packages)
     from modelbuild.execution.isolation import confine, environment, landlock, namespaces
     from modelbuild.execution.worker.child import ready_to_fork
+    from modelbuild.execution.worker.keyed_finder import InstalledModules, KeyedFinder
     from modelbuild.execution.worker.order_loop import OrderLoop, die_with_parent
 
     die_with_parent(signal.SIGTERM)
@@ -48,14 +49,17 @@ def main(descriptor: int, prefix: str) -> None:
         return
     environment.set_variables(settings["variables"])
     sys.path[:] = settings["import_path"]
-    finder.folders = settings["packages"]
+    packages.folders = settings["packages"]
+    installed = InstalledModules(settings["import_path"])
+    finder = KeyedFinder(installed, installed.of(settings["distributions"]))
+    finder.install()
     # This module is __main__ here; formatting a stack reads its source under its own name.
     ours = frozenset((*sys.modules, "modelbuild.execution.worker.fork_server"))
     views = namespaces.views(settings) if settings["namespaces"] else None
     os.chdir(settings["scratch"])
     completed = confine.completed(settings)
     landlock.hold((*completed["around"][:_HELD], *environment.DEVICES))
-    forks = OrderLoop(engine, completed, ours, views)
+    forks = OrderLoop(engine, completed, ours, finder, views)
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()

@@ -19,10 +19,11 @@ from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
 from modelbuild.execution.isolation.namespaces import View, Views
 from modelbuild.execution.isolation.system_calls import PR_SET_PDEATHSIG, prctl
 from modelbuild.execution.worker.child import LoadedStep, work
+from modelbuild.execution.worker.keyed_finder import KeyedFinder
 from modelbuild.execution.worker.streams import Streams
 
 if TYPE_CHECKING:
-    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, NumberedOrder, Part, Ready
+    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, Lack, NumberedOrder, Part, Ready
 
 # Bytes per read from the socket: enough for a few orders, and less than an allocator requests from the kernel.
 _CHUNK = 1 << 16
@@ -53,15 +54,22 @@ class OrderLoop:
     """Serves the engine over a socket: each line is a JSON object, an order or its answer.
 
     ours      modules that were loaded before the preloads
+    finder    the finder of installed modules, by which the preloads were imported
     views     makes views of the machine, if the kernel allows it
     """
 
     def __init__(
-        self, line: socket.socket, settings: CompletedSettings, ours: frozenset[str], views: Views | None = None
+        self,
+        line: socket.socket,
+        settings: CompletedSettings,
+        ours: frozenset[str],
+        finder: KeyedFinder,
+        views: Views | None = None,
     ) -> None:
         self._line = line
         self._settings = settings
         self._ours = ours
+        self._finder = finder
         self._views = views
         self._code: dict[tuple[str, ...], Code] = {}
         self._selector = selectors.DefaultSelector()
@@ -117,13 +125,16 @@ class OrderLoop:
                 child.late = True
                 os.kill(child.pid, signal.SIGKILL)
 
-    def _answer(self, answer: Answer | Failure | Part | Ready) -> None:
+    def _answer(self, answer: Answer | Failure | Lack | Part | Ready) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
 
     def _fork(self, order: NumberedOrder) -> None:
-        """Start a child for an order. Raises OSError."""
+        """Start a child for an order, unless the preloads did not find a package in its key. Raises OSError."""
         started = time.monotonic()
-        code = self._code_of(order)
+        code, keyed = self._code_of(order), self._finder.of(order["distributions"])
+        if lacking := self._finder.hid(keyed):
+            self._answer({"id": order["id"], "lacking": lacking})
+            return
         with ExitStack() as made:
             view = self._view(order)
             made.callback(view.close)
@@ -134,6 +145,7 @@ class OrderLoop:
         if pid == 0:
             try:
                 self._forget()
+                self._finder.keyed = keyed
                 work(order, self._settings, self._loaded, code, streams, view)
             finally:
                 os._exit(70)

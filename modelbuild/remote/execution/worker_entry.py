@@ -79,6 +79,7 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     from modelbuild.execution.isolation import confine, environment, namespaces
     from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
     from modelbuild.execution.worker.child import LoadedStep, ready_to_fork, work
+    from modelbuild.execution.worker.keyed_finder import InstalledModules, KeyedFinder
     from modelbuild.execution.worker.streams import Streams
 
     ours = frozenset(sys.modules)
@@ -98,6 +99,8 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     root = folder / "root"
     for made in (root, folder / "scratch"):
         made.mkdir(exist_ok=True)
+    installed = InstalledModules(imports)
+    KeyedFinder(installed, installed.of(remote["action"]["distributions"])).install()
     views = namespaces.views(settings, str(root))
     if not remote["action"]["gpu"]:  # a child cannot use a GPU that its parent has initialized
         os.environ[environment.GPUS] = ""

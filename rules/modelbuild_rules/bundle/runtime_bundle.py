@@ -146,7 +146,7 @@ def _data(ctx: Context[Any], programs: Mapping[str, Program]) -> Artifact | None
         inputs={"ptd": files},
         outputs=[Output("ptd", "weights.ptd")],
         params={"programs": list(programs)},
-        tools=("flatbuffers",),
+        tools=("flatbuffers", "numpy"),
         description=f"join the weights of {', '.join(programs)}",
     )["ptd"]
 

@@ -92,7 +92,7 @@ class DeviceBackend:
             inputs={"code": compiled, "partition": partition},
             outputs=[Output("compiled", "compiled", "tree")],
             tools=_STORING,
-            preload=PRELOAD,
+            preload=("torch",),
             resources=Resources(memory=(1 << 29) + 2 * planned["bytes"]),
             description=f"store the weights of {planned['id']} for {backend.name}",
         )["compiled"]
@@ -196,7 +196,7 @@ class PartitionedProgram:
                 **({"modules": modules} if shares else {}),
             },
             plugins=[each.merging for each in self.sidecars],
-            tools=("flatbuffers",),
+            tools=("flatbuffers", "numpy"),
             description=f"emit {self.name}.pte",
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import sys
 import zipfile
 from pathlib import Path
@@ -156,10 +155,12 @@ def test_an_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_pip_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(bare))
     assert message(tmp_path) == (
-        f"pip is not installed for {sys.executable}; `{sys.executable} -m ensurepip` installs it, or its pin"
-        " in the lock of the toolchain"
+        f"pip is not installed for {bare}; `{bare} -m ensurepip` installs it, or its pin in the lock of the toolchain"
     )
 
 

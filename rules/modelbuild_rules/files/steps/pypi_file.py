@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import importlib.util
 import re
 import subprocess
 import sys
@@ -30,9 +29,6 @@ def run(step: Step) -> None:
 
 
 def _download(params: Mapping[str, Any], folder: Path) -> Path:
-    if importlib.util.find_spec("pip") is None:
-        installs = f"`{sys.executable} -m ensurepip` installs it, or its pin in the lock of the toolchain"
-        raise StepError(f"pip is not installed for {sys.executable}; {installs}")
     wanted = f"{params['package']}=={params['version']}"
     requirement = folder / "requirement.txt"
     hashes = f" --hash=sha256:{params['wheel_sha256']}" if params["wheel_sha256"] else ""
@@ -43,6 +39,9 @@ def _download(params: Mapping[str, Any], folder: Path) -> Path:
     command += _platform(params["wheel"]) if params["wheel"] else []
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
+        if done.stderr.rstrip().endswith(": No module named pip"):
+            installs = f"`{sys.executable} -m ensurepip` installs it, or its pin in the lock of the toolchain"
+            raise StepError(f"pip is not installed for {sys.executable}; {installs}")
         # Printed only on failure: pip's output names folders and indexes of this machine, and a result keeps its
         # output.
         sys.stdout.write(done.stdout)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors.numpy import load_file
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import RecordedCalls
@@ -21,6 +20,8 @@ class Calls:
 
     def __init__(self, folder: Path) -> None:
         self.document: RecordedCalls = json.loads((folder / CALLS).read_bytes())
+        from safetensors.numpy import load_file  # not in the keys of actions that read no calls
+
         arrays = load_file(folder / TENSORS)
         numbers = range(len(self.document["calls"]))
         self.inputs = [[arrays[f"{n}.in.{place}"] for place in range(self.document["inputs"])] for n in numbers]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -166,6 +165,8 @@ def write(recording: Recording, facts: Mapping[str, Any], folder: Path) -> None:
         **facts,
     }
     (folder / CALLS).write_text(json.dumps(document, indent=1) + "\n")
+    from safetensors.torch import save_file  # not in the keys of actions that read no calls
+
     save_file(tensors, folder / TENSORS)
 
 
@@ -173,5 +174,7 @@ def first_inputs(folder: Path, dtypes: Sequence[torch.dtype]) -> list[Tensor] | 
     """Return the inputs of the first call, in the module's types; None if no call was recorded."""
     if not json.loads((folder / CALLS).read_bytes())["calls"]:
         return None
+    from safetensors.torch import load_file
+
     tensors = load_file(folder / TENSORS)
     return [tensors[f"0.in.{place}"].to(dtype) for place, dtype in enumerate(dtypes)]
