@@ -6,8 +6,7 @@
 PIECES are folders of programs that cuda_programs.py or cuda_peers.py built, unpacked. `run` writes to
 OUT/estimates.jsonl for each program its estimate, its latencies with inputs and outputs in host memory, in device
 memory, and as a CUDA graph, and, with ncu, the time of each kernel. `fit` prints for each program the estimate and the
-time, and the values for backends/cuda/steps/generate/estimate.py with which the kernels' and the programs' times differ
-least.
+times, and the factors of the error.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def fit(out: Path) -> None:
     ratios = []
     for line in lines:
         (estimate,) = line["estimates"].values()
-        kernels = sum(seconds for _, seconds in half(line.get("kernels", [])))
+        kernels = sum(seconds for _, seconds in last_call(line.get("kernels", [])))
         ratio = estimate["seconds"] / line["host"] if "host" in line and not estimate["unknown"] else None
         ratios += [ratio] if ratio else []
         cells = [estimate["seconds"], line.get("host"), line.get("device"), line.get("graph"), kernels]
@@ -131,9 +130,9 @@ def fit(out: Path) -> None:
         )
 
 
-def half(kernels: list[Any]) -> list[Any]:
-    """Return the launches of the last of two equal calls."""
-    return kernels[len(kernels) // 2 :]
+def last_call(kernels: list[Any]) -> list[Any]:
+    """Return the launches of the last of three equal calls: one to check the inputs, one to warm up, one measured."""
+    return kernels[2 * len(kernels) // 3 :]
 
 
 def main() -> int:

@@ -69,7 +69,7 @@ def test_the_cost_names_the_kernels_by_their_operators_and_modules(built: Worksp
     about = json.loads((path / "delegation.json").read_text())["partitions"][0]["about"]
     assert len(about["estimate"]["kernels"]) == cost["kernels"] <= len(about["kernels"])
     text = built.run("inspect", "--cost", str(path / "program.pte")).out.splitlines()
-    assert text[0].startswith("cost on NVIDIA GeForce RTX 3090, estimated: fitted on an NVIDIA H100")
+    assert text[0].startswith("cost on NVIDIA GeForce RTX 3090, estimated: fitted on NVIDIA H200s")
     assert text[1].startswith("method forward, called from host memory: ")
     assert "aten.addmm.default, aten.relu.default (first)" in "\n".join(text)
     assert "estimate " not in built.run("inspect", "//:program").out
