@@ -36,7 +36,10 @@ PAGEABLE = 0.09
 ATTENTION = 0.4
 """The share of the products of a matrix product that the kernel of attention reaches."""
 
-BASIS = "fitted on NVIDIA H200s, where it is within a factor of 1.3 of the time of 17 programs; other GPUs by published numbers"
+BASIS = (
+    "fitted on NVIDIA H200s, within a factor of 1.3 of the times of 17 programs; for other GPUs scaled by published"
+    " numbers"
+)
 
 
 def estimate(graph: Any, cycles: Mapping[Any, float], gpu: Gpu) -> Estimate:
