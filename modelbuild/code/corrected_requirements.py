@@ -12,7 +12,8 @@ import tomli
 from modelbuild.code.distributions import Distribution, Wanted
 from modelbuild.workspace.workspace import BUILT_IN
 
-_FILE = "requirements.toml"
+REQUIREMENTS = "requirements.toml"
+"""The name of the file with the corrections, in the folder of the built-in rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +44,5 @@ def corrections(packages: Mapping[str, Path]) -> Corrections:
 
 @cache
 def _read(folder: Path) -> Corrections:
-    read = tomli.loads((folder / _FILE).read_text())
+    read = tomli.loads((folder / REQUIREMENTS).read_text())
     return Corrections(read["unused"], {name: tuple(names) for name, names in read["used"].items()})

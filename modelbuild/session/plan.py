@@ -15,6 +15,7 @@ from modelbuild.api.providers import OutputGroups, Runnable
 from modelbuild.build_record.import_folders import folders_of, importable, imported_files
 from modelbuild.build_record.snapshots import Seen, stamp
 from modelbuild.build_record.target_reads import TargetReads, gather_reads
+from modelbuild.code.corrected_requirements import REQUIREMENTS
 from modelbuild.errors import LoadingError, Location, UsageError, did_you_mean
 from modelbuild.events import Loaded, Notice, Reporter, TargetSkipped
 from modelbuild.history.action_facts import TargetFacts, attributes_of
@@ -163,7 +164,7 @@ def _collect_seen(analyzer: Analyzer, seen: Seen) -> None:
     read = {**analyzer.entries.read, **loader.files_read(), **analyzer.toolchain_files}
     seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in read.items()})
     for folder in (Path(modelbuild.__file__).parent, *packages.values()):
-        for path in folder.rglob("*.py"):
+        for path in (*folder.rglob("*.py"), *folder.glob(REQUIREMENTS)):
             seen.files[str(path)] = stamp(str(path))
         seen.python.update(importable(folders_of(folder)))
     if packages.keys() - {BUILT_IN, LIBRARY}:  # rules of others may import anything

@@ -105,6 +105,7 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
     ]
     assert good["measures"]["delegated_fraction"] == 0
     assert good["measures"]["latency_ms"] > 0
+    assert good["measures"]["eager_ms"] == pytest.approx(good["measures"]["baseline_ms"], rel=20)
     bad = {case["name"]: case for case in tests["//:bad"]["cases"]}
     assert {name for name, case in bad.items() if case["status"] == "failed"} == {
         "drawn",

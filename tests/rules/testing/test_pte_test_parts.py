@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.result_metric import top_agreement
-from modelbuild_rules.testing.steps.parity.budgets import budget_cases
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, slower_than_eager
 from modelbuild_rules.testing.steps.parity.compare import compare
+from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import tolerance_of
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
 from modelbuild_runtime.describe import Port
@@ -182,3 +185,31 @@ def test_budgets(budgets: dict[str, float], message: str) -> None:
 def test_expected_backends(module: str, backend: str, message: str) -> None:
     (case,) = budget_cases({}, {module: backend}, DELEGATION, {"bytes": 0.0, "memory": 0.0, "latency_ms": 0.0})
     assert (case.status, case.message) == ("failed" if message else "passed", message)
+
+
+@pytest.mark.parametrize(
+    ("program", "eager", "note"),
+    [
+        (2.5, 2.0, "slower than eager PyTorch: 2.5 ms instead of 2 ms"),
+        (2.3, 2.0, ""),
+        (0.15, 0.01, ""),
+        (1.0, 2.0, ""),
+        (2.5, None, ""),
+    ],
+)
+def test_a_program_that_is_slower_than_eager_pytorch_is_noted(program: float, eager: float | None, note: str) -> None:
+    """Not by what measurements vary, and not where eager mode was not measured, as for a program on a GPU."""
+    measures = {"latency_ms": program, **({} if eager is None else {"eager_ms": eager})}
+    assert slower_than_eager(measures) == note
+
+
+def test_eager_mode_has_the_programs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+    eager = object.__new__(Eager)
+    monkeypatch.setattr(Eager, "run", lambda self, plan: seen.add((torch.get_num_threads(), len(plan))))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5})
+    before = torch.get_num_threads()
+    planned: Any = None
+    assert eager.latency_ms(planned) >= 0
+    assert seen == {(3, 1)}
+    assert torch.get_num_threads() == before

@@ -89,6 +89,7 @@ arch = "x86_64"
 """
 
 
+@pytest.mark.exhaustive
 def test_a_fault_of_a_method_is_found_on_a_device(repository: Path, native: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, test_bisect_methods.FILES)
     test = test_bisect_methods.TEST.replace("MORE", ON_DEVICE).replace(

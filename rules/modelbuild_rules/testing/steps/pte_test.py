@@ -17,7 +17,7 @@ import json
 
 from modelbuild.step import Step
 from modelbuild_rules.case_names import case_names, is_selected
-from modelbuild_rules.testing.steps.parity.budgets import estimated_cases
+from modelbuild_rules.testing.steps.parity.budgets import estimated_cases, slower_than_eager
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
@@ -35,8 +35,9 @@ def run(step: Step) -> None:
         results,  # imports torch, which takes seconds
     )
 
-    note = f"run by {runner.emulator}, which emulates {step.params['arch']}" if runner.emulator else ""
-    write_report(step, *results(step, runner), note=note)
+    emulated = f"run by {runner.emulator}, which emulates {step.params['arch']}" if runner.emulator else ""
+    found, measures = results(step, runner)
+    write_report(step, found, measures, note=emulated or slower_than_eager(measures))
 
 
 def _selected_cases(step: Step) -> list[str]:

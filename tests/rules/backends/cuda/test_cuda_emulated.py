@@ -10,12 +10,12 @@ import torch
 
 from modelbuild_rules.backend_api.steps.elf import needs
 
-CI = ("products", "attentions")
+CI = ("products",)
 REST = (
     *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "attention_dynamic", "vit", "cnn", "depthwise"),
     "class_token",
     *("convolutions", "convolutions_3d", "norms", "cache", "cell", "stream", "mixed", "topk", "sort", "sums"),
-    *("spectrum", "denoised", "larger", "resnet18"),
+    *("attentions", "spectrum", "denoised", "larger", "resnet18"),
 )
 COMPILED = ("attention_bf16", "mlp_bf16")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
 

@@ -54,7 +54,7 @@ def compiled(quantized: Quantized, rows: int, runtime: Path, folder: Path) -> Bu
 @pytest.mark.parametrize(
     ("weights", "group_size", "rows", "size"),
     [
-        ("int8", None, 1, WEIGHTS),
+        pytest.param("int8", None, 1, WEIGHTS, marks=pytest.mark.exhaustive),
         ("int4", None, 1, WEIGHTS // 2),
         pytest.param("int8", None, 48, WEIGHTS, marks=pytest.mark.exhaustive),
         pytest.param("int4", 128, 48, WEIGHTS // 2, marks=pytest.mark.exhaustive),

@@ -13,6 +13,9 @@ from modelbuild_rules.testing.steps.test_report import Case
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import DelegationDocument, NodeDelegation
 
+_SLOWER, _SLOWER_MS = 1.2, 0.2
+"""The factor and the milliseconds by which a program must be slower for a note."""
+
 _RUNS = 10
 _WARM_UPS = 3
 
@@ -68,6 +71,16 @@ def budget_cases(
         message = "" if good else f"{value:.6g} {what}, expected {bound} {limit:.6g}"
         cases.append(Case(name, "passed" if good else "failed", message=message))
     return cases + [_backend_case(module, backend, nodes) for module, backend in backends.items()]
+
+
+def slower_than_eager(measures: Mapping[str, float]) -> str:
+    """Return a note on a program that is slower than eager PyTorch by more than measurements vary; else ''."""
+    if "eager_ms" not in measures:
+        return ""
+    program, eager = measures["latency_ms"], measures["eager_ms"]
+    if program < max(_SLOWER * eager, eager + _SLOWER_MS):
+        return ""
+    return f"slower than eager PyTorch: {program:.3g} ms instead of {eager:.3g} ms"
 
 
 def estimated_cases(step: Step, delegation: DelegationDocument) -> list[Case]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from modelbuild_rules.model.steps.eager.module import make_module
 from modelbuild_rules.model.steps.eager.results import plain
 from modelbuild_rules.model.steps.eager.state import PlainState
 from modelbuild_rules.model.steps.eager.tensors import to_array, to_tensor
+from modelbuild_rules.testing.steps.parity.budgets import median_ms
 from modelbuild_rules.testing.steps.parity.cases import Planned
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, Results, method_of, tensor_ports
 from modelbuild_runtime.describe import MethodDescription
@@ -60,6 +62,15 @@ class Eager:
             states[module] = states.get(module, {}) | method.buffers(self._shared[module])
             newest |= results[-1]
         return calls, results
+
+    def latency_ms(self, planned: Planned) -> float:
+        """Return the median milliseconds of a call with as many threads as the program has: one for each processor."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        try:
+            return median_ms(lambda: self.run([planned]))
+        finally:
+            torch.set_num_threads(threads)
 
 
 class _Method:

@@ -7,7 +7,7 @@ import time
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity.accuracy import accuracy_cases
-from modelbuild_rules.testing.steps.parity.budgets import budget_cases, estimated_cases, median_ms, of_tested_methods
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, estimated_cases, of_tested_methods
 from modelbuild_rules.testing.steps.parity.cases import Plan, Planned, cases
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.parity import OutputTypes, output_types, wrong_metrics, wrong_outputs
@@ -71,6 +71,8 @@ def _budgets(step: Step, runner: ProgramRunner, eager: Eager, plan: Plan, measur
             found = runner.measures(calls[number])
             measures[name] = found["latency_ms"]
             measures["memory"] = max(found["memory"], measures.get("memory", 0.0))
+        if not runner.on_gpu:
+            measures["eager_ms"] = eager.latency_ms(plan[0])
         if "latency.ratio" in budgets:
             measures["baseline_ms"] = _baseline(step, eager, plan[0], calls[0])
     for name in ("latency.ratio", "limits.memory") if runner.emulator else ():
@@ -85,7 +87,7 @@ def _budgets(step: Step, runner: ProgramRunner, eager: Eager, plan: Plan, measur
 def _baseline(step: Step, eager: Eager, planned: Planned, call: Call) -> float:
     """Return the median milliseconds of the baseline."""
     if "baseline.pte" not in step.inputs:
-        return median_ms(lambda: eager.run([planned]))
+        return eager.latency_ms(planned)
     baseline = ProgramRunner(step, "baseline")
     unmet = baseline.unmet_requirement()
     if unmet:

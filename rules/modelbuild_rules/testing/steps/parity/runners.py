@@ -76,6 +76,12 @@ class ProgramRunner:
         lay_out_libraries(self._step, laid_out, needed_libraries(parts), self._folder, only_needed=True)
         return self._missing_gpu(laid_out) or laid_out.missing_flavour() or self._unmet(laid_out)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether a part of the program runs on a GPU."""
+        partitions = json.loads(self._delegation.read_bytes())["partitions"]
+        return any(part.get("about", {}).get("capabilities") for part in partitions)
+
     def run(self, calls: Calls) -> Results:
         found: Results = [{} for _ in calls]
         for output in self._report(calls)["outputs"]:
