@@ -20,6 +20,7 @@ from modelbuild_rules.backends.cuda.steps.generate.support import (
     EXCLUDED,
     NO_KERNEL,
 )
+from modelbuild_rules.backends.cuda.steps.partitioning import ADVICE
 
 
 def why(lowered: Any, op: str) -> set[str]:
@@ -46,6 +47,17 @@ def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: 
     assert "aten.index_select.default" in lowered.taken("portable")
     assert {"aten.addmm.default", "aten.sigmoid.default", "aten.amax.default"} <= set(lowered.taken("cuda"))
     assert why(lowered, "aten.nonzero.default") == why(lowered, "aten.index_select.default") == {DATA_DEPENDENT}
+
+
+def test_it_takes_what_the_advice_says_instead(lowering: Any) -> None:
+    class Rows(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            mask = x[:, 0] > 0
+            return x[torch.topk(mask.int(), 2).indices], torch.where(mask[:, None], x, 0.0)
+
+    assert set(ADVICE) == {"aten.nonzero.default"}
+    lowered = lowering(export(Rows(), (torch.randn(4, 3),)), [lowering.cuda(), lowering.PORTABLE])
+    assert lowered.taken("portable") == []
 
 
 def test_data_dependent_nodes_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
