@@ -78,7 +78,7 @@ class Estimate(TypedDict):
     """The product that was assumed."""
 
     basis: str
-    """What the estimate was fitted to, and how much it errs."""
+    """The measurements to which the estimate was fitted, and its error."""
 
     call: float
     """Seconds of a call besides its kernels."""

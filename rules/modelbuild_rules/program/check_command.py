@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Command
 from modelbuild.errors import BuildError
+from modelbuild_rules.wording import count
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import Break, Checked
@@ -33,8 +34,8 @@ def _show(label: str, files: Mapping[str, bytes], options: Mapping[str, Any]) ->
 def _lines(label: str, checked: Checked) -> Iterator[str]:
     """Yield the nodes of each backend, the operators that backends refused, and what splits the program."""
     taken = [
-        f"{each['backend'] or 'no backend'} {_count(each['nodes'], 'node')}"
-        + (f" in {_count(each['partitions'], 'partition')}" if each["partitions"] else "")
+        f"{each['backend'] or 'no backend'} {count(each['nodes'], 'node')}"
+        + (f" in {count(each['partitions'], 'partition')}" if each["partitions"] else "")
         for each in checked["backends"]
     ]
     yield f"{label}: {', '.join(taken) or 'no nodes'}"
@@ -43,16 +44,16 @@ def _lines(label: str, checked: Checked) -> Iterator[str]:
         why = "; ".join(f"{one['backend']} refused it: {one['why']}" for one in each["refused"])
         yield f"  {each['nodes']} {each['op']}, {each['backend'] or 'no backend'}: {why}"
     if len(refused) > _SHOWN:
-        yield f"  and {_count(len(refused) - _SHOWN, 'operator')} more"
+        yield f"  and {count(len(refused) - _SHOWN, 'operator')} more"
     for found in checked["breaks"][:_BREAKS]:
         yield from _break(found)
     if len(checked["breaks"]) > _BREAKS:
-        yield f"  and {_count(len(checked['breaks']) - _BREAKS, 'break')} more"
+        yield f"  and {count(len(checked['breaks']) - _BREAKS, 'break')} more"
 
 
 def _break(found: Break) -> Iterator[str]:
     first, *others = found["nodes"]
-    more = f" and {_count(len(others), 'other node')}" if others else ""
+    more = f" and {count(len(others), 'other node')}" if others else ""
     place = f" at {first['source']}" if first["source"] else ""
     yield (
         f"  break between {_listed(found['before'])} and {_listed(found['after'])}: {first['op']}{place}{more},"
@@ -65,10 +66,6 @@ def _break(found: Break) -> Iterator[str]:
 def _listed(partitions: Sequence[str]) -> str:
     rest = f" and {len(partitions) - 2} more" if len(partitions) > 2 else ""
     return ", ".join(partitions[:2]) + rest
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
 
 
 check = Command(

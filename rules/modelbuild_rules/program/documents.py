@@ -202,7 +202,7 @@ class MethodEstimate(TypedDict):
     """The maximum bytes that move to the device, and from it."""
 
     unknown: list[str]
-    """What has no estimate, such as partitions on the CPU."""
+    """The parts without an estimate, such as partitions on the CPU."""
 
 
 class DelegationDocument(TypedDict):

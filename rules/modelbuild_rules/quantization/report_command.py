@@ -11,6 +11,7 @@ from typing import Any
 from modelbuild.api import Command, Option
 from modelbuild.errors import BuildError, UsageError, did_you_mean
 from modelbuild_rules.method_names import FORWARD, qualified
+from modelbuild_rules.wording import count
 
 _HEAD = ("layer", "operators", "parameters", "error", "rest")
 _METRIC_HEAD = (*_HEAD[:3], "metric", "rest")
@@ -87,13 +88,9 @@ def _finite(error: float) -> float | None:
     return error if math.isfinite(error) else None
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
-
-
 def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
     """Yield the lines, with at most `most` layers, the most sensitive first."""
-    layers, samples = report["layers"], _count(report["samples"], "sample")
+    layers, samples = report["layers"], count(report["samples"], "sample")
     output = report["output"]
     metric = report["outputs"][output]["metric"]
     if metric is None:
@@ -109,7 +106,7 @@ def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
         right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
         yield "  " + "  ".join((*left, *right))
     if 0 < most < len(layers):
-        yield f"  and {_count(len(layers) - most, 'layer')} with less; --layers={len(layers)} lists all"
+        yield f"  and {count(len(layers) - most, 'layer')} with less; --layers={len(layers)} lists all"
     yield from _advice(report)
 
 
@@ -150,7 +147,7 @@ def _advice(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"no layers to leave: no table with 'exclude' quantizes {', '.join(map(repr, report['fixed']))}"
         return
     if leave is None:
-        yield f"the error is spread over {_count(len(layers), 'layer')}: a few in floating point would not halve it"
+        yield f"the error is spread over {count(len(layers), 'layer')}: a few in floating point would not halve it"
         return
     names = ", ".join(json.dumps(name) for name in leave["exclude"])
     share = leave["parameters"] / report["parameters"] if report["parameters"] else 0.0

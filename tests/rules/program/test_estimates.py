@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from modelbuild_rules.program.documents import CompiledPartition, DelegationDocument
 
 
-def partition(id: str, size: int, *seconds: float | None) -> CompiledPartition:
+def partition(id: str, size: int, *seconds: float | None, content: bytes = b"") -> CompiledPartition:
     """Return a partition whose kernels take these seconds; without any, it has no estimate."""
     kernels: list[KernelEstimate] = [
         {"nodes": [0], "bytes": 1, **({} if each is None else {"seconds": each})} for each in seconds
     ]
     estimate: Estimate = {"device": "a GPU", "basis": "a guess", "call": 1e-3, "link": 1e6, "kernels": kernels}
     made: Any = {"id": id, "backend": "cuda", "nodes": 1, "processed_bytes": size, "named_bytes": 0}
+    made["processed_sha256"] = hashlib.sha256(content).hexdigest()
     return {**made, "about": {"estimate": estimate}} if seconds else made  # type: ignore[no-any-return]
 
 
@@ -61,6 +63,18 @@ def test_what_is_unknown_is_named(estimated: Any) -> None:
     assert found["unknown"] == ["1 call of libraries in p0", "p1 (cuda)", "2 calls of kernels on the CPU"]
     assert found["seconds"] == pytest.approx(2e-3)
     assert estimated(program, partition("p0", 7), partition("p1", 9)) == {}
+
+
+def test_partitions_of_one_size_are_told_apart_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of CUDA, whose blobs only name a library."""
+    path = tmp_path / "a.pte"
+    path.write_bytes(b"onetwo")
+    delegates = Delegate("CudaBackend", 3, 0), Delegate("CudaBackend", 3, 3)
+    calls = tuple(Call("", number, (), (0, place)) for place, number in enumerate((0, 1, 1)))
+    program = Method("forward", (), (), delegates, (), 0, Moved(), calls)
+    monkeypatch.setattr(module, "read_program_file", lambda path, verify: ProgramFile((program,), 6, ()))
+    parts = partition("p0", 3, 1e-2, content=b"one"), partition("p1", 3, 3e-2, content=b"two")
+    assert module.estimates(path, parts)["forward"]["seconds"] == pytest.approx(0.073)
 
 
 @pytest.mark.parametrize(

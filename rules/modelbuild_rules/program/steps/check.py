@@ -11,7 +11,6 @@ Outputs  checked            JSON: Checked of program/documents.py
 from __future__ import annotations
 
 import json
-from collections import ChainMap
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +33,7 @@ def run(step: Step) -> None:
         _, lowering = begin(step, Path(folder))
         facts = lowering.check()
         places: Debug = json.loads(step.input("debug").read_bytes())
-        advice = ChainMap(*(dict(each.partitioning.advice) for each in lowering.stack.backends))
+        advice = {op: text for each in lowering.stack.backends for op, text in each.partitioning.advice.items()}
         document = checked(facts, breaks(lowering.edge.exported_program(), facts, places, advice))
     step.outputs["checked"].write_text(json.dumps(document) + "\n")
 

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch._inductor.virtualized import V
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels import choice
@@ -128,6 +130,28 @@ def test_the_cheapest_template_that_compiles_well_is_taken(
     monkeypatch.setattr(choice, "_compiled", compile_template)
     index, ranked = Chooser(H100, Tuning())._by_cost(templates)
     assert (index, ranked, seen) == (taken, [0, 1, 2], tried)
+
+
+@pytest.mark.parametrize("split", [1, 8])
+@pytest.mark.parametrize("taps", [[3, 3], [1, 1]])
+def test_the_parts_of_a_split_depth_are_no_rows(split: int, taps: list[int]) -> None:
+    """Of a convolution, and of a product that has the form of one: 49 positions, 256 channels to 512."""
+
+    def tensor(*sizes: int) -> Any:
+        return SimpleNamespace(size=sizes, get_dtype=lambda: torch.float16)
+
+    output = (49, 512) if split == 1 else (split, 49, 512)
+    template = SimpleNamespace(
+        name="triton_convolution_3",
+        description=f"BLOCK_M=64, SPLIT={split}, ALLOW_TF32=False",
+        log_info={},
+        input_nodes=[tensor(1, 256, 7, 7), tensor(512, 256, *taps)],
+        layout=tensor(*output),
+    )
+    hints = SimpleNamespace(sizevars=SimpleNamespace(optimization_hint=int))
+    with V.set_graph_handler(hints):
+        product, parts = choice._product(template)
+    assert (product, parts) == (Product(49, 512, 256, taps=taps[0] * taps[1], bytes=2), split)
 
 
 def test_the_depth_of_a_small_result_is_split() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelbuild_runtime.files.pte import Method, read_program_file
+from modelbuild_rules.wording import count
+from modelbuild_runtime.files.pte import Delegate, Method, read_program_file
 
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import Estimate
@@ -20,42 +22,38 @@ def estimates(pte: Path, partitions: Sequence[CompiledPartition]) -> dict[str, M
     """Return the estimate of each method of a program; of none, if no partition has an estimate."""
     if not any("estimate" in each.get("about", {}) for each in partitions):
         return {}
-    by_size: dict[int, list[CompiledPartition]] = {}
-    for each in partitions:
-        by_size.setdefault(each["processed_bytes"], []).append(each)
-    return {method.name: _of_method(method, by_size) for method in read_program_file(pte, verify=False).methods}
+
+    def partition(delegate: Delegate) -> CompiledPartition:
+        same = [each for each in partitions if each["processed_bytes"] == delegate.size]
+        if len(same) == 1:
+            return same[0]
+        with pte.open("rb") as file:
+            file.seek(delegate.offset)
+            digest = hashlib.sha256(file.read(delegate.size)).hexdigest()
+        return next((each for each in same if each.get("processed_sha256") == digest), same[0])
+
+    return {method.name: _of_method(method, partition) for method in read_program_file(pte, verify=False).methods}
 
 
-def _of_method(method: Method, by_size: dict[int, list[CompiledPartition]]) -> MethodEstimate:
-    unknown, known = [], []
+def _of_method(method: Method, partition: Callable[[Delegate], CompiledPartition]) -> MethodEstimate:
+    unknown: list[str] = []
+    known: list[Estimate] = []
     for call in method.calls:
         if call.delegate is None:
             continue
-        # Partitions of one size have about the same kernels.
-        partition = by_size[method.delegates[call.delegate].size][0]
-        estimate = partition.get("about", {}).get("estimate")
+        part = partition(method.delegates[call.delegate])
+        estimate = part.get("about", {}).get("estimate")
         if estimate is None:
-            unknown.append(f"{partition['id']} ({partition['backend']})")
+            unknown.append(f"{part['id']} ({part['backend']})")
             continue
         known.append(estimate)
         if libraries := sum("seconds" not in kernel for kernel in estimate["kernels"]):
-            unknown.append(f"{_count(libraries, 'call')} of libraries in {partition['id']}")
+            unknown.append(f"{count(libraries, 'call')} of libraries in {part['id']}")
     portable = sum(bool(call.kernel) and not call.kernel.startswith(_FREE) for call in method.calls)
     if portable:
-        unknown.append(f"{_count(portable, 'call')} of kernels on the CPU")
+        unknown.append(f"{count(portable, 'call')} of kernels on the CPU")
     most = method.most
     moved = most.staged_in + most.copied_in, most.staged_out + most.copied_out
-    seconds = sum(map(_seconds, known)) + (sum(moved) / known[0]["link"] if known else 0.0)
+    seconds = sum(each["call"] + sum(kernel.get("seconds", 0.0) for kernel in each["kernels"]) for each in known)
+    seconds += sum(moved) / known[0]["link"] if known else 0.0
     return {"seconds": float(f"{seconds:.3g}"), "moved": list(moved), "unknown": unknown}
-
-
-def _seconds(estimate: Estimate) -> float:
-    return estimate["call"] + sum(_known(estimate))
-
-
-def _known(estimate: Estimate) -> Iterable[float]:
-    return (kernel["seconds"] for kernel in estimate["kernels"] if "seconds" in kernel)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)

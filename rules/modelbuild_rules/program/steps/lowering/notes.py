@@ -13,6 +13,7 @@ from modelbuild_rules.model.steps.exported.random_numbers import random_nodes, t
 from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.operators.steps import lowered_operators
 from modelbuild_rules.program.steps.lowering.delegation import Fact
+from modelbuild_rules.wording import count
 
 aten = torch.ops.aten
 
@@ -54,15 +55,11 @@ def _left(facts: Sequence[Fact], on_gpu: bool) -> Iterator[str]:
     if not left or not (on_gpu or heavy):
         return
     named = ", ".join(f"{op} ({number})" for op, number in left.most_common(_NAMED))
-    among = " and ".join(_count(number, noun) for noun, number in heavy.items())
+    among = " and ".join(count(number, noun) for noun, number in heavy.items())
     yield (
-        f"{_count(left.total(), 'operator')}{f', among them {among},' if among else ''} left to portable kernels on the"
+        f"{count(left.total(), 'operator')}{f', among them {among},' if among else ''} left to portable kernels on the"
         f" CPU: {named}{', ...' if len(left) > _NAMED else ''}; `modelbuild check` prints the reasons"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def _computes(op: str) -> bool:
