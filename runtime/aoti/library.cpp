@@ -13,7 +13,22 @@
 namespace modelbuild::aoti {
 namespace {
 
-constexpr std::string_view kSort = "aoti_torch_cuda_sort_stable";
+// Shims that no CUDA graph can contain, and why. A library names the shims that it calls.
+struct Unrecordable {
+  std::string_view shim;
+  const char* reason;
+};
+constexpr Unrecordable kUnrecordable[] = {
+    {"aoti_torch_cuda_sort_stable", "it sorts with Thrust, which allocates memory"},
+    {"aoti_torch_item_", "it reads a size that depends on values from the GPU"},
+};
+
+const char* why_unrecordable(std::string_view library) {
+  for (const Unrecordable& each : kUnrecordable) {
+    if (library.find(each.shim) != std::string_view::npos) return each.reason;
+  }
+  return nullptr;
+}
 
 bool write_all(int file, const void* bytes, std::size_t size) {
   const auto* at = static_cast<const char*>(bytes);
@@ -54,7 +69,7 @@ Error expose_shims() {
 Error Library::load(const void* bytes, std::size_t size, std::unique_ptr<Library>* result) {
   if (const Error error = expose_shims(); error != Error::Ok) return error;
   std::unique_ptr<Library> library(new Library());
-  library->sorts = std::string_view(static_cast<const char*>(bytes), size).find(kSort) != std::string_view::npos;
+  library->unrecordable = why_unrecordable({static_cast<const char*>(bytes), size});
   library->file_ = ::memfd_create("aoti", MFD_CLOEXEC);
   if (library->file_ < 0 || !write_all(library->file_, bytes, size)) {
     ET_LOG(Error, "the CUDA delegate: %zu bytes of library cannot be kept in memory: %s", size, std::strerror(errno));

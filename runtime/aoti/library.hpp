@@ -32,8 +32,8 @@ class Library {
   // events, which could not be part of a CUDA graph.
   AotiError (*run)(Container*, AotiTensor** inputs, std::size_t, AotiTensor** outputs, std::size_t, void* stream,
                    void* proxy) = nullptr;
-  // It calls the shim that sorts with Thrust, which allocates device memory: an exception in a CUDA graph's recording.
-  bool sorts = false;
+  // Why a CUDA graph can't contain its run; null if one can.
+  const char* unrecordable = nullptr;
 
  private:
   Library() = default;

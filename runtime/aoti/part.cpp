@@ -104,8 +104,8 @@ Error Part::run(Span<EValue*> arguments) {
     ET_LOG(Error, "%s: %zu arguments given, %zu expected", name_.c_str(), arguments.size(), inputs_ + outputs_);
     return Error::InvalidArgument;
   }
-  if (library_->sorts && cuda::recording()) {
-    ET_LOG(Error, "%s: it sorts with Thrust, which allocates memory: a CUDA graph can't contain that", name_.c_str());
+  if (library_->unrecordable != nullptr && cuda::recording()) {
+    ET_LOG(Error, "%s: %s: a CUDA graph can't contain that", name_.c_str(), library_->unrecordable);
     return Error::NotSupported;
   }
   const std::lock_guard<std::mutex> lock(mutex_);

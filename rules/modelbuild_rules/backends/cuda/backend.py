@@ -59,9 +59,9 @@ class Cuda(Attrs):
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
-    data_dependent_ops: Annotated[Literal["fallback", "error"], Decides("partition")] = "fallback"
-    """Leave operators whose sizes depend on values, such as nonzero and its users, to the next backends, or fail the
-    build."""
+    data_dependent_ops: Annotated[Literal["take", "fallback", "error"], Decides("partition")] = "take"
+    """Take operators whose sizes depend on values, such as nonzero and its users, leave them to the next backends, or
+    fail the build. A library with such operators waits for the GPU, so no CUDA graph can contain it."""
 
     emulate_precision_casts: Annotated[bool, Decides("partition")] = True
     """Round between fused operators as eager mode does, which bf16 and fp16 models expect."""

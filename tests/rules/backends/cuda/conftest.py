@@ -32,7 +32,7 @@ CUDA: Mapping[str, Any] = {
     "attributes": {
         "min_block_size": 1,
         "exclude_ops": [],
-        "data_dependent_ops": "fallback",
+        "data_dependent_ops": "take",
         "target_device": "cuda:0",
         "specs": {"emulate_precision_casts": "ON", "triton_kernel_mode": "ON"},
     },

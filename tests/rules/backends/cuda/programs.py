@@ -379,6 +379,89 @@ class Branch(nn.Module):
         return torch.cond(x.sum() > -1.3, lambda x: x.sin(), lambda x: x.cos(), (x * 2,)) + 1
 
 
+def register() -> None:
+    """Register the operators of detectors, which are in a program by name."""
+    from modelbuild_rules.operators.steps import detection_operators
+
+    detection_operators.register()
+
+
+class Detector(nn.Module):
+    """Boxes of the cells whose score is above a threshold, suppression by class, and layers on the kept regions."""
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        super().__init__()
+        register()
+        self.threshold = threshold
+        self.body = nn.Conv2d(3, 8, 3, 2, 1)
+        self.sides, self.classes = nn.Conv2d(8, 4, 1), nn.Conv2d(8, 3, 1)
+        self.head = nn.Sequential(nn.Conv2d(8, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6, 5))
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        features = self.body(image).relu()
+        left, up, right, down = self.sides(features).flatten(2)[0].abs() * 8
+        scores, labels = self.classes(features).sigmoid().flatten(2)[0].t().max(1)
+        cells = torch.arange(features.shape[2] * features.shape[3])
+        y, x = cells // features.shape[3] * 2.0, cells % features.shape[3] * 2.0
+        found = scores > self.threshold
+        boxes = torch.stack([x - left, y - up, x + right, y + down], 1)[found]
+        kept = torch.ops.modelbuild_kernels.batched_nms(boxes, scores[found], labels[found], 0.4)[:12]
+        boxes, labels = boxes[kept], labels[found][kept]
+        regions = torch.ops.torchvision.roi_align(features, F.pad(boxes, (1, 0)), 0.5, 3, 3, 2, False)
+        return boxes, labels, self.head(regions), regions.mean((1, 2, 3)).cumsum(0)
+
+
+class Suppression(nn.Module):
+    """More boxes than torchvision moves apart by class, and boxes of equal scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register()
+
+    def forward(self, centers: Tensor, sizes: Tensor) -> tuple[Tensor, ...]:
+        boxes = torch.cat([centers * 8, centers * 8 + sizes.abs() * 8], 1)
+        classes = (sizes[:, 0] * 2).to(torch.int64)
+        equal = torch.zeros_like(sizes[:64, 0])
+        return (
+            torch.ops.modelbuild_kernels.batched_nms(boxes, centers[:, 0], classes, 0.3),
+            torch.ops.torchvision.nms(boxes[:64], equal, 0.5),
+        )
+
+
+class Regions(nn.Module):
+    """Regions of two feature maps, one inside and one partly outside, and a convolution at moved points."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register()
+        self.offset, self.mask = nn.Conv2d(4, 36, 3, padding=1), nn.Conv2d(4, 18, 3, padding=1)
+        self.weight = nn.Parameter(torch.randn(6, 2, 3, 3))
+
+    def forward(self, large: Tensor, small: Tensor, corners: Tensor) -> tuple[Tensor, ...]:
+        boxes = torch.cat([corners * 9, corners * 9 + corners.flip(1).abs() * 20], 1)
+        rois = F.pad(boxes[corners[:, 0] > -1], (1, 0))
+        levels = (rois[:, 3] - rois[:, 1] > 10).to(torch.int64)
+        image = large[:, :4]
+        moved = torch.ops.torchvision.deform_conv2d(
+            *(image, self.weight, self.offset(image) * 3, self.mask(image).sigmoid(), self.weight[:, 0, 0, 0]),
+            *(1, 1, 1, 1, 1, 1, 2, 2, True),
+        )
+        return (
+            torch.ops.modelbuild_kernels.multiscale_roi_align([large, small], rois, levels, [0.5, 0.25], 3, 4, 2),
+            torch.ops.torchvision.roi_align(small, rois, 0.25, 2, 2, 3, True),
+            moved,
+        )
+
+
+class Counted(nn.Module):
+    """A number that is read as a size."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        count = (x > 0).sum().item()
+        torch._check(count <= 40)
+        return torch.arange(count) * 2, x.flatten()[:count].softmax(0)
+
+
 @dataclass(frozen=True)
 class Program:
     """`tolerance` is of the greatest difference to eager mode, absolute."""
@@ -442,4 +525,9 @@ PROGRAMS = {
     "select": Program(Select, [(24, 16)], 1e-5),
     "branch": Program(Branch, [(5,)], 1e-6, calls=4),
     "both": Program(Both, [(1, 3, 8, 8)], 1e-4),
+    "detector": Program(Detector, [(1, 3, 16, 16)], 1e-5, calls=2),
+    "nothing_found": Program(lambda: Detector(2.0), [(1, 3, 16, 16)], 1e-5),
+    "suppression": Program(Suppression, [(1010, 2), (1010, 2)], 0.0),
+    "regions": Program(Regions, [(1, 5, 12, 16), (1, 5, 6, 8), (9, 2)], 1e-4),
+    "counted": Program(Counted, [(5, 8)], 1e-6, calls=3),
 }

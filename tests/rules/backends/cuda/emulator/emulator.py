@@ -121,9 +121,11 @@ class Launcher:
     def _tensor(self, address: int, kind: str) -> Any:
         import torch
 
+        dtype = getattr(torch, _DTYPES[kind])
+        if not address:  # of an empty tensor: no access to it passes the check
+            return torch.empty(0, dtype=dtype)
         size = self.runtime.emu_remaining(ctypes.c_void_p(address))
         assert size, f"{address:x} is not on the device"
-        dtype = getattr(torch, _DTYPES[kind])
         data = (ctypes.c_char * size).from_address(address)
         flat = torch.frombuffer(data, dtype=torch.uint8)
         return flat[: size // dtype.itemsize * dtype.itemsize].view(dtype)

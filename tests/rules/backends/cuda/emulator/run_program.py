@@ -15,12 +15,15 @@ os.environ["TRITON_INTERPRET"] = "1"
 sys.path += [str(Path(__file__).parents[1])]
 sys.path += [str(Path(__file__).parents[5] / folder) for folder in ("benchmarks/gpu", "examples/models")]
 from cuda_parity import parity
+from device import Device
 from emulator import Launcher
 
 
 def main(pieces: Path, name: str) -> None:
     launcher = Launcher(pieces / "runtime/lib", json.loads((pieces / name / "kernels.json").read_text()))
+    device = Device(pieces / "runtime/lib", launcher.runtime, launcher.driver)  # as long as the program runs
     print(json.dumps({**parity(pieces, name), "launches": launcher.count}))
+    del device
 
 
 if __name__ == "__main__":

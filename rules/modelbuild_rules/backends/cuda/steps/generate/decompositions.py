@@ -17,16 +17,22 @@ from torch._decomp import decomposition_table
 from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backend_api.steps.division import floor_quotient, is_opposite
 from modelbuild_rules.backend_api.steps.resizing import linear, of_sizes_or_factors
-from modelbuild_rules.backends.cuda.steps.generate import convolutions
+from modelbuild_rules.backends.cuda.steps.generate import convolutions, data_dependent
+from modelbuild_rules.backends.cuda.steps.generate.detection import detection_decompositions
 
 aten = torch.ops.aten
 
 
-@cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """Return the decompositions, by operator."""
+    return {**_decompositions(), **detection_decompositions()}
+
+
+@cache
+def _decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {
         aten.convolution.default: convolutions.decomposed,
+        aten.nonzero.default: data_dependent.nonzero,
         aten.upsample_nearest2d.vec: decomposition_table[aten.upsample_nearest2d.vec],
         aten.scatter_reduce.two: scatter_mean,
         aten.histc.default: histogram,
@@ -126,6 +132,13 @@ def reduces(node: torch.fx.Node) -> bool:
     if aten_operator(node.target) is not aten.scatter_reduce.two:
         return True
     return (node.args[4] if len(node.args) > 4 else node.kwargs["reduce"]) in ("sum", "mean")
+
+
+def reads_size(node: torch.fx.Node) -> bool:
+    """Return whether a node does not read a number from the GPU, or reads one that can be a size."""
+    if aten_operator(node.target) is not aten._local_scalar_dense.default:
+        return True
+    return bool(node.all_input_nodes[0].meta["val"].dtype == torch.int64)
 
 
 def sorts(node: torch.fx.Node) -> bool:

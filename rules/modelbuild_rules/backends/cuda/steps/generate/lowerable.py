@@ -12,6 +12,8 @@ from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
+from torch._subclasses.fake_tensor import FakeTensor
+
 from modelbuild_rules.backend_api.steps.nodes import computing
 from modelbuild_rules.backends.cuda.steps.generate.generate import generate
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import marked, nodes_without_kernels
@@ -32,6 +34,7 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
     from torch._inductor.exc import InductorError
     from torch._inductor.graph import GraphLowering
 
+    _forget_sizes(program)
     names = [node.name for _, node in computing(program.graph_module)]
     found: dict[str, str] = {}
     run_node = GraphLowering.run_node
@@ -62,6 +65,14 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
             if not found and not isinstance(error.inner_exception, _Answered):
                 raise
     return found
+
+
+def _forget_sizes(program: Any) -> None:
+    """Forget sizes that executorch's passes have made by running operators again; torch expects a result with each."""
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    for mode in {value.fake_mode for value in values if isinstance(value, FakeTensor)}:
+        if mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
 
 def _copied(program: Any) -> Any:

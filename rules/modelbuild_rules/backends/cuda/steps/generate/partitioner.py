@@ -40,8 +40,9 @@ class Partitions(Partitioner):
         return [node.target for node in ep.graph.nodes if str(node.target) in kept], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        support = Support(exported_program, self._excluded, self._failed_nodes)
-        if self._attributes["data_dependent_ops"] == "error":
+        choice = self._attributes["data_dependent_ops"]
+        support = Support(exported_program, self._excluded, choice == "take", self._failed_nodes)
+        if choice == "error":
             _refuse_data_dependent(exported_program, support.refused)
         partitions = large_enough(proposed(exported_program, support), support, self._attributes["min_block_size"])
         self.refused = {name: why for name, why in support.refused.items() if why != LOWERED}
@@ -66,5 +67,5 @@ def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str])
             what = f"{node.target.__name__} ({node_reference(node.name, origin(node))})"
             raise StepError(
                 f'data_dependent_ops = "error": the result of {what} has a size that depends on values; expected no'
-                ' such operator, or data_dependent_ops = "fallback"'
+                ' such operator, or data_dependent_ops = "take" or "fallback"'
             )

@@ -14,7 +14,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
 from modelbuild_rules.backend_api.steps.aten import aten_operator
-from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions, reduces
+from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions, reads_size, reduces
 
 EXCLUDED = "listed in exclude_ops"
 LOWERED = "taken by an earlier backend"
@@ -42,8 +42,15 @@ _UPSTREAM = frozenset(
 class Support(OperatorSupportBase):
     """Decides on the nodes of one program; `refused` has the reason for each node not taken, by name."""
 
-    def __init__(self, program: ExportedProgram, excluded: frozenset[str], failed_nodes: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        program: ExportedProgram,
+        excluded: frozenset[str],
+        takes_data_dependent: bool,
+        failed_nodes: Mapping[str, str],
+    ) -> None:
         self._excluded = excluded
+        self._takes_data_dependent = takes_data_dependent
         self.refused: dict[str, str] = dict(failed_nodes)
         for node in program.graph.nodes:
             why = self._why_not(node) if node.op == "call_function" else ""
@@ -62,7 +69,7 @@ class Support(OperatorSupportBase):
         if getattr(node.target, "__name__", "") in self._excluded:
             return EXCLUDED
         values = [value for each in (node, *node.all_input_nodes) for value in _values(each)]
-        if any(map(free_unbacked_symbols, values)):
+        if not self._takes_data_dependent and any(map(free_unbacked_symbols, values)):
             return DATA_DEPENDENT
         for value in values:
             if isinstance(value, torch.Tensor) and value.dtype not in DTYPES:
@@ -74,7 +81,7 @@ def _refusal(node: torch.fx.Node) -> str:
     target = node.target if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "_op", None)
     if not isinstance(target, torch._ops.OpOverload):
         return ""
-    if not reduces(node):
+    if not reduces(node) or not reads_size(node):
         return NO_KERNEL
     if str(target) in _UPSTREAM or aten_operator(node.target) in _made() | decompositions().keys():
         return ""

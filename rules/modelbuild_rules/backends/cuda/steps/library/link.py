@@ -19,6 +19,7 @@ from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, Ke
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
 from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import architectures
+from modelbuild_rules.backends.cuda.steps.library.shims import SOURCE
 
 DRIVER = "libcuda.so.1"
 
@@ -29,8 +30,6 @@ _DEFINED = (
     "USE_CUDA",
     "USE_MMAP_EXTERNAL",
 )
-# Never called, because weights are not in pinned memory; the delegate's runtime lacks it.
-_PINNED = 'extern "C" __attribute__((visibility("hidden"))) int aoti_torch_empty_strided_pinned() { return 1; }\n'
 _CUDA = re.compile(r"cu(da)?[A-Z]\w+\Z")
 _DRIVER = re.compile(r"cu[A-Z]\w+\Z")
 
@@ -44,10 +43,10 @@ def link(generated: Generated, capabilities: Sequence[int], target: str, runtime
     images = [_image(kernel, number, capabilities, folder) for number, kernel in enumerate(generated.kernels)]
     (folder / "kernels.S").write_text(_embedded(generated, images))
     (folder / "wrapper.cpp").write_text(generated.source)
-    (folder / "pinned.cpp").write_text(_PINNED)
+    (folder / "shims.cpp").write_text(SOURCE)
     objects = [
         compile_object(folder / "wrapper.cpp", target, _flags(folder), folder),
-        compile_object(folder / "pinned.cpp", target, [], folder),
+        compile_object(folder / "shims.cpp", target, ["-std=c++20", "-O1", "-ffunction-sections"], folder),
         compile_object(folder / "kernels.S", target, [], folder),
     ]
     symbols = sorted(name for name in needs(objects[0]).undefined if _DRIVER.match(name))
