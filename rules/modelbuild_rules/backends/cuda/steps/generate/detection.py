@@ -8,6 +8,7 @@ Uses a private part of torch, which target_gpu.py lists.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -40,8 +41,13 @@ def suppresses(boxes: Tensor, scores: Tensor, *arguments: Any) -> bool:
     """Return whether the arguments of nms or batched_nms can be decomposed."""
     from modelbuild_rules.backends.cuda.steps.generate.lowerings.suppression import MOST_BOXES
 
-    most, threshold = upper(boxes.shape[0]), arguments[-1]
-    return boxes.dtype == scores.dtype == torch.float32 and most is not None and most <= MOST_BOXES and threshold >= 0
+    typed = boxes.dtype == scores.dtype == torch.float32
+    return typed and _most(boxes) <= MOST_BOXES and arguments[-1] >= 0
+
+
+def _most(boxes: Tensor) -> float:
+    most = upper(boxes.shape[0])
+    return math.inf if most is None else most
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Any:
@@ -49,14 +55,14 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Any:
     if not suppresses(boxes, scores, iou_threshold):
         return NotImplemented
     order = _best_first(scores)
-    return _kept(order, _suppressed(boxes.index_select(0, order), None, iou_threshold), upper(boxes.shape[0]))
+    return _kept(order, _suppressed(boxes.index_select(0, order), None, iou_threshold), int(_most(boxes)))
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Any:
     """Return modelbuild_kernels.batched_nms: nms among the boxes of each class."""
     if not suppresses(boxes, scores, iou_threshold):
         return NotImplemented
-    most = upper(boxes.shape[0])
+    most = int(_most(boxes))
     order = _best_first(scores)
     boxes, classes = boxes.index_select(0, order), idxs.index_select(0, order)
     largest = torch.cat([boxes.reshape(-1), boxes.new_full((1,), -torch.inf)]).amax()
@@ -201,15 +207,15 @@ def _pooled(planes: _Planes, rois: Tensor, scale: Any, pooled: tuple[int, int], 
     start, width = (
         each[:, :, None, None] if isinstance(each, Tensor) else each for each in (planes.start, planes.width)
     )
-    total = None
+    total: Any = 0.0
     for y, x in product(*directions):
-        value = None
+        value: Any = 0.0
         for (row, down), (column, right) in product(y, x):
             at = start + row[:, None, :, None] * width + column[:, None, None, :]
             found = aten._unsafe_index.Tensor(planes.flat, [image, channel, at]).to(rois.dtype)
             found = down[:, None, :, None] * right[:, None, None, :] * found
-            value = found if value is None else value + found
-        total = value if total is None else total + value
+            value = value + found
+        total = total + value
     return (total / samples**2).to(planes.flat.dtype)
 
 
@@ -268,14 +274,14 @@ def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, b
     y, x = (torch.where(inside, each, 0.0) for each in (y, x))
     top, left = torch.floor(y), torch.floor(x)
     down, right = y - top, x - left
-    value = None
+    value: Any = 0.0
     for low, high in product((0, 1), (0, 1)):
         row, column = (top + low).to(torch.int64), (left + high).to(torch.int64)
         known = inside & (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
         at = [row.clamp(0, sizes[0] - 1), column.clamp(0, sizes[1] - 1)]
         found = torch.where(known, aten._unsafe_index.Tensor(planes, [image, group, channel, *at]), 0.0)
         share = (down if low else 1 - down) * (right if high else 1 - right)
-        value = share * found if value is None else value + share * found
+        value = value + share * found
     if use_mask:
         value = value * mask.reshape(images, offset_groups, 1, points, rows, columns)
     taps = weight.reshape(1, groups, outputs // groups, per_group * points)
