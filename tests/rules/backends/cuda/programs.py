@@ -462,6 +462,15 @@ class Counted(nn.Module):
         return torch.arange(count) * 2, x.flatten()[:count].softmax(0)
 
 
+class Rows(nn.Module):
+    """Views of counted rows at offsets; some calls have no row."""
+
+    def forward(self, scores: Tensor, boxes: Tensor) -> tuple[Tensor, ...]:
+        boxes = boxes[scores > 1.5]
+        clipped = torch.stack([boxes[:, 0::2].clamp(0, 1), boxes[:, 1::2].clamp(0, 2)], 2).reshape(-1, 4)
+        return clipped, boxes[:, 1], boxes[1:].sum(0)
+
+
 @dataclass(frozen=True)
 class Program:
     """`tolerance` is of the greatest difference to eager mode, absolute."""
@@ -529,5 +538,6 @@ PROGRAMS = {
     "nothing_found": Program(lambda: Detector(2.0), [(1, 3, 16, 16)], 1e-5),
     "suppression": Program(Suppression, [(1010, 2), (1010, 2)], 0.0),
     "regions": Program(Regions, [(1, 5, 12, 16), (1, 5, 6, 8), (9, 2)], 1e-4),
+    "rows": Program(Rows, [(6,), (6, 4)], 1e-6, calls=4),
     "counted": Program(Counted, [(5, 8)], 1e-6, calls=3),
 }

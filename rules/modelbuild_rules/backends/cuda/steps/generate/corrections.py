@@ -41,6 +41,7 @@ def corrections() -> Iterator[tuple[Any, str, Any]]:
     yield InductorChoices, "can_fuse_horizontal", beside(InductorChoices.can_fuse_horizontal)
     yield mm_plus_mm, "tuned_mm_plus_mm", _two_products
     yield ir.Scan, "num_splits", classmethod(_whole_rows)
+    yield ir.AssertScalar, "codegen", _of_numbers(ir.AssertScalar.codegen)
     yield lowering, "sort_fallback", _contiguous(lowering.sort_fallback)
     for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
         corrected = _with_atomic_int64(getattr(utils, name))
@@ -108,3 +109,35 @@ def _with_atomic_int64(original: Callable[..., bool]) -> Callable[..., bool]:
         return original(*(torch.int32 if each is torch.int64 else each for each in given))
 
     return needed
+
+
+def _of_numbers(original: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Return a replacement of the code generation of assertions that omits those about counts.
+
+    torch derives an assertion from each view of a tensor whose size depends on values: its storage is longer than the
+    view's offset, so the count is not 0, which is false. A count of elements is within its bounds; a number that the
+    program reads from a tensor may be outside of what the model declares.
+    """
+
+    def codegen(self: Any, wrapper: Any) -> None:
+        from torch._inductor.virtualized import V
+
+        read = {operation.sym for operation in V.graph.operations if _is_number(operation)}
+        unbacked = self.get_free_symbol_uses(unbacked_only=True)
+        if not unbacked or not read.isdisjoint(unbacked):
+            original(self, wrapper)
+
+    return codegen
+
+
+def _is_number(operation: Any) -> bool:
+    """Return whether an operation reads a number for which the partition has a node."""
+    from torch._inductor.ir import DynamicScalar
+
+    if not isinstance(operation, DynamicScalar):
+        return False
+    traces = (node.meta.get("stack_trace") or "" for node in operation.origins)
+    return any(_NUMBER in trace for trace in traces)
+
+
+_NUMBER = "_local_scalar_dense"

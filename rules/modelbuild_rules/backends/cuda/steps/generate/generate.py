@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -136,6 +137,7 @@ def generate(
                 continue  # it divides as float64; Inductor divides integers exactly
             each(program if getattr(each, "requires_exported_program", False) else program.graph_module)
         program = program.run_decompositions({**CudaBackend.get_decomposition_table(), **decompositions()})
+        _state_ends(program)
         _make_outputs_contiguous(program)
         inputs = [n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs]
         with CudaBackend.get_extra_aoti_compile_context_manager(specs):
@@ -205,6 +207,16 @@ def _to_aten(program: Any) -> None:
             node.target = aten_operator(node.target)
             node.kwargs = {**others, "memory_format": torch.contiguous_format}
     module.recompile()
+
+
+def _state_ends(program: Any) -> None:
+    """State the ends of slices: Inductor writes None into its C++ source if the other end depends on values."""
+    import torch
+
+    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.slice.Tensor):
+        x, dim, start, end, *step = (*node.args, *(0, None, None)[len(node.args) - 1 :])
+        node.args = (x, dim, 0 if start is None else start, sys.maxsize if end is None else end, *step)
+    program.graph_module.recompile()
 
 
 def _make_outputs_contiguous(program: Any) -> None:

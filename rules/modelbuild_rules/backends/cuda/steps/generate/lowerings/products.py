@@ -181,13 +181,15 @@ def _product(x: Any, weight: Any, gpu: Gpu, tf32: bool) -> Any:
     """Return x, [rows, depth], times weight, [depth, columns]; None if splitting the depth gains nothing."""
     from torch._inductor import ir
     from torch._inductor.lowering import lowerings as known
+    from torch._inductor.virtualized import V
 
     rows, depth = x.get_size()
     columns = weight.get_size()[1]
-    if x.get_dtype() not in (torch.float32, torch.float16, torch.bfloat16) or not _static(rows, depth, columns):
+    if x.get_dtype() not in (torch.float32, torch.float16, torch.bfloat16) or not _static(depth, columns):
         return None
+    hint = int(V.graph.sizevars.optimization_hint(rows))  # of example inputs, or the bound of a count
     product = Product(
-        int(rows), int(columns), int(depth), bytes=x.get_dtype().itemsize, tf32=tf32 and x.get_dtype() == torch.float32
+        hint, int(columns), int(depth), bytes=x.get_dtype().itemsize, tf32=tf32 and x.get_dtype() == torch.float32
     )
     split, tiles = _tiles(product, gpu)
     if split == 1:
