@@ -333,7 +333,8 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
     two         two libraries in one program
     chain       two adjacent libraries, inputs and outputs like `device`
     transposed  the library's output is column by column
-    sorting_device  the library names the shim that sorts, with inputs and outputs like `device`
+    sorting_device, reading_device  the library names the shim that sorts, or that reads a number, with inputs and
+                    outputs like `device`
     broken      the library is invalid
     theirs      the weights are in a layout of executorch 1.5.1
     older       the weights are in the layout of executorch before that
@@ -347,7 +348,7 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
 
     plain = (fakes / "libfake_aoti.so").read_bytes()
     transposed = (fakes / "libfake_aoti_transposed.so").read_bytes()
-    sorting = (fakes / "libfake_aoti_sorting.so").read_bytes()
+    sorting, reading = plain + b"aoti_torch_cuda_sort_stable", plain + b"aoti_torch_item_int64(buf0, &u0_raw)"
     content = [b"", b""]
     blob = [b""]
 
@@ -384,6 +385,7 @@ def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
             make("chain", gelus=2, between=False, own_io=True),
             make("transposed", library=transposed),
             make("sorting_device", library=sorting, own_io=True),
+            make("reading_device", library=reading, own_io=True),
             make("broken", library=b"no library"),
             make("theirs", keys=b"ETCUDAFQN3\x07\0\0\0library\0\0\0\0"),
             make("older", keys=b"library\nweights"),

@@ -52,6 +52,7 @@ def test_two_parts_are_one_graph(fake_gpus: Any, cuda_programs: dict[str, Path],
         ("trt_programs", "device", "0", "input 'input0' lies on the host", ""),
         ("trt_programs", "waits", "1", "ran", "operation failed due to a previous error during capture"),
         ("cuda_programs", "sorting_device", "1", "ran", "it sorts with Thrust, which allocates memory"),
+        ("cuda_programs", "reading_device", "1", "ran", "it reads a size that depends on values from the GPU"),
     ],
 )
 def test_operations_that_no_graph_contains_are_errors(

@@ -1,6 +1,5 @@
 // A library as AOTInductor makes them, over the real shims: y = x * w + 1 for one float32 input, with one constant w of
-// one element. Compiled with TRANSPOSED the output lies in memory column by column; with SORTING it names the shim that
-// sorts.
+// one element. Compiled with TRANSPOSED the output lies in memory column by column.
 #include <cuda_runtime_api.h>
 
 #include <string>
@@ -18,11 +17,6 @@ extern "C" AotiError aoti_torch_empty_strided(std::int64_t rank, const std::int6
 struct StreamGuard;
 extern "C" AotiError aoti_torch_create_cuda_stream_guard(void* stream, std::int32_t device, StreamGuard** guard);
 extern "C" AotiError aoti_torch_delete_cuda_stream_guard(StreamGuard* guard);
-
-#ifdef SORTING
-extern "C" AotiError aoti_torch_cuda_sort_stable();
-extern "C" void sort() { aoti_torch_cuda_sort_stable(); }
-#endif
 
 namespace {
 

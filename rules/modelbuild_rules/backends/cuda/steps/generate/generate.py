@@ -213,9 +213,11 @@ def _state_ends(program: Any) -> None:
     """State the ends of slices: Inductor writes None into its C++ source if the other end depends on values."""
     import torch
 
+    usual = (0, 0, sys.maxsize, 1)
     for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.slice.Tensor):
-        x, dim, start, end, *step = (*node.args, *(0, None, None)[len(node.args) - 1 :])
-        node.args = (x, dim, 0 if start is None else start, sys.maxsize if end is None else end, *step)
+        given = (*node.args[1:], *usual[len(node.args) - 1 :])
+        stated = (other if each is None else each for each, other in zip(given, usual, strict=True))
+        node.args = (node.args[0], *stated)
     program.graph_module.recompile()
 
 
