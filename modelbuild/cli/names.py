@@ -31,7 +31,6 @@ COMMANDS = {
     "report": "Write an HTML page about the last build.",
     "run": "Build a program and run it on inputs.",
     "sbom": "Write the bill of materials of a built target.",
-    "schema": "Print a JSON Schema of BUILD.toml for editors.",
     "sign": "Sign a program, a bundle or another file.",
     "test": "Build and run tests.",
     "verify": "Verify a program or a bundle: signature, provenance, policy.",
@@ -41,7 +40,7 @@ COMMANDS = {
 # The folder of modelbuild/cli/commands/ that contains each command's module, which has _ for - in its name.
 FOLDERS = {
     "building": ("build", "ci", "compare", "fetch", "run", "test"),
-    "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
+    "editing": ("fmt", "help", "init", "lsp", "new"),
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),

@@ -1,4 +1,4 @@
-"""The schemas of attributes by path, for completion and help. `modelbuild schema` prints the same schemas."""
+"""The schemas of attributes by path, for completion and help."""
 
 from __future__ import annotations
 

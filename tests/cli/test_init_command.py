@@ -19,7 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 WRITTEN = [
     *("MODELBUILD.toml", "BUILD.toml", "features.json", "model.py"),
-    *(".taplo.toml", "build.schema.json", ".gitignore"),
+    ".gitignore",
 ]
 
 
@@ -53,14 +53,6 @@ def test_writes_an_example_and_prints_the_next_commands(run: Run, tmp_path: Path
         "//:net_program",
         "//:net_test",
     ]
-
-
-def test_the_schema_for_editors_is_that_of_the_workspace(run: Run, tmp_path: Path) -> None:
-    assert run("init")[0] == 0
-    config = tomllib.loads((tmp_path / ".taplo.toml").read_text())
-    (rule,) = config["rule"]
-    assert rule["include"] == ["**/BUILD.toml"]
-    assert (tmp_path / rule["schema"]["path"]).read_text() == run("schema")[1]
 
 
 @pytest.mark.parametrize("taken", [name for name in WRITTEN if name != ".gitignore"])

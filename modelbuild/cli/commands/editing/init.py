@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import shlex
 import shutil
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 
 import click
 
-from modelbuild.analysis.json_schema import build_file_schema
-from modelbuild.analysis.rules import load_rules
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
 from modelbuild.errors import UsageError
@@ -23,15 +20,6 @@ _WORKSPACE = """\
 # Settings of builds and of the cache go here, such as:
 # [build]
 # jobs = 4
-"""
-_TAPLO = """\
-# Completion and checks of BUILD.toml in editors with Taplo. After a change of rules or of modelbuild's version:
-# modelbuild schema > build.schema.json
-[[rule]]
-include = ["**/BUILD.toml"]
-
-[rule.schema]
-path = "build.schema.json"
 """
 _IGNORED = "/modelbuild-out\n__pycache__/\n"
 
@@ -76,7 +64,7 @@ def _check_folder(folder: Path, shown: Path) -> None:
 def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
     """Write the files; return their names. Raises UsageError, and writes nothing, if a file exists."""
 
-    texts = {WORKSPACE_FILE: _WORKSPACE, **starter.files, ".taplo.toml": _TAPLO, "build.schema.json": _schema()}
+    texts = {WORKSPACE_FILE: _WORKSPACE, **starter.files}
     if not (folder / ".gitignore").exists():
         texts[".gitignore"] = _IGNORED
     copies = {name: source for name, source in starter.copies.items() if not _is_same(source, folder / name)}
@@ -98,11 +86,6 @@ def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
             path.unlink(missing_ok=True)
         raise
     return [*texts, *copies]
-
-
-def _schema() -> str:
-
-    return json.dumps(build_file_schema(load_rules(Path(), ()).by_name), indent=2) + "\n"
 
 
 def _is_same(one: Path, other: Path) -> bool:
