@@ -21,8 +21,7 @@ class Rule:
 
     attrs    the schema of a target's attributes
     room     import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
-    example  a target of the rule in a BUILD file, for `modelbuild help` and `modelbuild new`; '' for the required
-             attributes alone
+    example  a target of the rule in a BUILD file, for `modelbuild help`; '' for the required attributes alone
     toolchain_from  attributes: a target without `toolchain` takes the toolchain of the target in the first of them
     device_from     attributes: a target without `device` takes the device of the target in the first of them
     """

@@ -24,7 +24,6 @@ COMMANDS = {
     "init": "Write a new workspace: an example, or one for a checkpoint.",
     "inspect": "Print the partitions, engines and other nodes of a .pte.",
     "lsp": "Complete and check BUILD.toml files in editors.",
-    "new": "Add a target to a BUILD.toml.",
     "publish": "Publish a target to a registry, a store or a folder.",
     "query": "Query targets as declared in BUILD files.",
     "release": "Build, test, attest and publish a release.",
@@ -40,7 +39,7 @@ COMMANDS = {
 # The folder of modelbuild/cli/commands/ that contains each command's module, which has _ for - in its name.
 FOLDERS = {
     "building": ("build", "ci", "compare", "fetch", "run", "test"),
-    "editing": ("fmt", "help", "init", "lsp", "new"),
+    "editing": ("fmt", "help", "init", "lsp"),
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),

@@ -57,8 +57,7 @@ def _check_folder(folder: Path, shown: Path) -> None:
         raise UsageError(f"{shown} is not a folder; expected one for the workspace")
     for above in folder.parents:
         if (above / WORKSPACE_FILE).is_file():
-            message = f"{shown} is in the workspace {above}; expected a folder outside of a workspace"
-            raise UsageError(f"{message}, or modelbuild new to add a target there")
+            raise UsageError(f"{shown} is in the workspace {above}; expected a folder outside of a workspace")
 
 
 def _write(folder: Path, shown: Path, starter: Any) -> list[str]:
