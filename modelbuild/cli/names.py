@@ -13,7 +13,6 @@ COMMANDS = {
     "compare": "Build and test in two toolchains, and print what changes.",
     "cquery": "Query targets as built for a device.",
     "devices": "List devices: who is there, free or in use, what they have.",
-    "diff": "Compare the contents of two action keys.",
     "doctor": "Check this machine, and print what to do about problems.",
     "explain": "Explain why actions ran or were cached.",
     "fetch": "Bring toolchains and downloads, for work without a network.",
@@ -43,5 +42,5 @@ FOLDERS = {
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),
-    "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query", "report"),
+    "querying": ("affected", "aquery", "cquery", "explain", "history", "inspect", "query", "report"),
 }

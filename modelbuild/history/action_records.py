@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modelbuild.actions import Material
 from modelbuild.history.action_facts import ActionFacts, TargetFacts
 from modelbuild.history.database import open_history, read_object, unpack
 from modelbuild.history.identity import stored_path
-from modelbuild.history.stored_facts import check_material, check_target, facts_of
+from modelbuild.history.stored_facts import check_target, facts_of
 from modelbuild.ids import ActionId, TargetId
 from modelbuild.store.schemas import HISTORY
 
@@ -100,18 +99,6 @@ class Records:
             with suppress(ValueError):
                 return check_target(unpack(data))
         return None
-
-    def material(self, prefix: str) -> dict[str, Material]:
-        """Return the contents of all keys with a prefix, in any workspace, by key."""
-        rows = self._read(
-            "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
-            (prefix, prefix + "g"),
-        )
-        found = {}
-        for key, data in rows:
-            with suppress(ValueError):
-                found[key] = check_material(unpack(data).get("material"))
-        return found
 
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._database.read(sql, values) or []

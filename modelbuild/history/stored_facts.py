@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from modelbuild.actions import Material, Place
+from modelbuild.actions import Place
 from modelbuild.history.action_facts import VERSION, ActionFacts, TargetFacts
 from modelbuild.ids import ActionId, TargetId
 
@@ -65,11 +65,6 @@ class _Dump(_Table):
     version: Literal[1]
     actions: list[_Facts]
     targets: dict[str, _Target]
-
-
-def check_material(value: Any) -> Material:
-    """Return a key's contents unchanged. Raises ValueError for anything else."""
-    return cast(Material, _checked(_Material, value))
 
 
 def check_target(value: Any) -> TargetFacts:

@@ -65,17 +65,6 @@ class ActionCache:
             ("UPDATE totals SET value = value + ? WHERE name = 'bytes'", [(added,)] if added else []),
         )
 
-    def material(self, key: str) -> dict[str, Any] | None:
-        """Return the contents of a key, if its action is stored."""
-        rows = self._database.read("SELECT material FROM actions WHERE key = ?", (key,))
-        return _unpack(rows[0][0]) if rows else None
-
-    def materials(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """Return the contents of all keys with a hexadecimal prefix, by key."""
-        sql = "SELECT key, material FROM actions WHERE key >= ? AND key < ?"
-        rows = self._database.read(sql, (prefix, prefix + "g")) or ()
-        return {key: material for key, packed in rows if (material := _unpack(packed)) is not None}
-
     def flush(self) -> None:
         """Write the times of use. Silently skipped in a read-only cache: they only serve eviction."""
         used, self._used = self._used, set()

@@ -7,7 +7,6 @@ import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Material, Tree, Value
 from modelbuild.errors import EnvironmentProblem
@@ -139,14 +138,6 @@ class LocalStore:
 
     def put_action(self, key: str, result: ActionResult, material: Material) -> None:
         self._actions.put(key, result, material, self._cas.take_added())
-
-    def material(self, key: str) -> dict[str, Any] | None:
-        """Return the contents of a key, if its result is stored."""
-        return self._actions.material(key)
-
-    def materials(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """Return the contents of all keys with a prefix, by key."""
-        return self._actions.materials(prefix)
 
     def stat(self) -> StoreStat:
         """Return the counts and sizes of the cache's contents."""

@@ -1,8 +1,7 @@
-"""Keys compared across machines, and by their first digits."""
+"""Keys compared across machines."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +34,3 @@ def test_a_file_that_is_no_dump(models: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "keys.json").write_text(text)
     with pytest.raises(UsageError, match=r"keys\.json: "):
         models.explain("--against", str(tmp_path / "keys.json"))
-
-
-def keys(models: Any) -> dict[str, str]:
-    return {each["action"]: each["key"] for each in models.explain()["actions"]}
-
-
-def test_diff_of_two_keys(models: Any) -> None:
-    models.build_app()
-    old = keys(models)["//:app#compile"]
-    models.edit("BUILD.toml", "level = 1", "level = 2")
-    models.build_app()
-    new = keys(models)["//:app#compile"]
-    assert models.invoke("diff", old, new) == "parameter options.level: 1 -> 2\n"
-    assert models.invoke("diff", old[:12], old) == "no difference\n"
-    found = json.loads(models.invoke("diff", old, new, "--json"))["differences"]
-    assert [(each["kind"], each["name"], each["old"], each["new"]) for each in found] == [
-        ("parameter", "options.level", 1, 2)
-    ]
-    with pytest.raises(UsageError, match="no known key begins with 'ffffff'"):
-        models.invoke("diff", old, "ffffff")
-    with pytest.raises(UsageError, match="'xyz' is not a key"):
-        models.invoke("diff", old, "xyz")

@@ -15,7 +15,6 @@ import pytest
 from modelbuild.errors import UsageError
 from modelbuild.explain.causes import Causes, Times
 from modelbuild.explain.changed_since import ChangedSince
-from modelbuild.explain.differences import materials
 from modelbuild.explain.text import BuildTime, explanation_json, explanation_lines, verdict_json, verdict_lines
 from modelbuild.explain.verdicts import Verdict, explain, last_success
 from modelbuild.history.action_facts import ActionFacts
@@ -24,7 +23,7 @@ from modelbuild.history.database import pack, read_object, unpack
 from modelbuild.history.estimates import target_estimates
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import read_measures, write_measures
-from modelbuild.history.stored_facts import check_material, load_dump
+from modelbuild.history.stored_facts import load_dump
 from modelbuild.wording import number
 from tests.hostile import NASTY, cases, damaged, mutated, run_property
 
@@ -120,7 +119,7 @@ SPOILED = (
 )
 
 
-def read_all(cache: Path, root: Path, key: str) -> None:
+def read_all(cache: Path, root: Path) -> None:
     """Read everything that commands read from a history."""
     records = Records(cache, root)
     verdicts = explain(records, "//:app")
@@ -128,8 +127,6 @@ def read_all(cache: Path, root: Path, key: str) -> None:
     built = BuildTime(records.built_at(success or 0), success is not None)
     list(explanation_lines("//:app", built, ChangedSince(), verdicts, None))
     json.dumps(explanation_json("//:app", built, ChangedSince(), verdicts, None))
-    for material in records.material(key[:8]).values():
-        list(materials(material, material))
     measures = Measures(cache, root)
     for (subject, name), points in measures.series("//:app").items():
         assert all(number(point.value) for point in points)
@@ -139,11 +136,10 @@ def read_all(cache: Path, root: Path, key: str) -> None:
 
 def test_rows_of_the_history_that_are_damaged_are_none(models: Any, tmp_path: Path) -> None:
     models.build_app()
-    key = models.explain()["actions"][0]["key"]
     (history,) = (tmp_path / "cache").glob("history-*.db")
     with closing(sqlite3.connect(history)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    read_all(tmp_path / "cache", models.root, key)
+    read_all(tmp_path / "cache", models.root)
     places = ((table, column) for table, columns in COLUMNS.items() for column in columns)
     for (table, column), value in product(places, SPOILED):
         cache = tmp_path / "spoiled"
@@ -152,7 +148,7 @@ def test_rows_of_the_history_that_are_damaged_are_none(models: Any, tmp_path: Pa
         with closing(sqlite3.connect(cache / history.name)) as connection, suppress(sqlite3.IntegrityError):
             connection.execute(f"UPDATE OR REPLACE {table} SET {column} = ?", (value,))
             connection.commit()
-        read_all(cache, models.root, key)
+        read_all(cache, models.root)
         shutil.rmtree(cache)
 
 
@@ -160,16 +156,6 @@ def test_rows_of_the_history_that_are_damaged_are_none(models: Any, tmp_path: Pa
 def test_unpacked_data_are_refused(data: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         unpack(data)
-
-
-@cases(100, 2_000)
-def test_any_value_is_material_or_refused(examples: int) -> None:
-    def holds(value: Any) -> None:
-        with suppress(ValueError):
-            assert check_material(value) == value
-            list(materials(value, value))
-
-    run_property(examples, mutated({"m": fact("a#b", "k", "d")["material"]}).map(lambda found: found.get("m")), holds)
 
 
 REPORT = {("//m:a (cpu)", "bytes"): 5.0, ("//m:a (cpu)", "seconds"): 1.5}

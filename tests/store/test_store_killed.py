@@ -6,20 +6,25 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from modelbuild.actions import ActionResult, FileEntry, Tree
+from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.codec import blobs_of
+from modelbuild.store.database import Database
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.local import LocalStore, open_store
+from modelbuild.store.schemas import INDEX
 
 
 def check_all(cache: Path) -> int:
     """Everything that can be found is right. How many actions can be."""
     with open_store(cache) as store:
-        keys = store.materials("").keys()
+        with closing(Database(cache, INDEX, False, print)) as index:
+            keys = [row.key for row in ActionCache(index).rows() or ()]
         for key in keys:
             result = store.get_action(key)
             assert result is not None, "an action was remembered before all its blobs were there"

@@ -52,7 +52,6 @@ def test_every_blob_is_read_whatever_its_time_says(store: LocalStore, remember: 
     assert store.verify() == VerifiedStore(blobs=3, bytes=12, bad=(digest_bytes(b"data").hash,), actions=1)
     assert store.missing([digest_bytes(b"data")]) == {digest_bytes(b"data")}
     assert store.get_action("good") is not None
-    assert store.material("bad") is None
     assert store.verify() == VerifiedStore(blobs=2, bytes=8, bad=(), actions=0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import threading
 import time
 import zlib
@@ -175,16 +174,12 @@ def test_a_signed_address_is_in_no_record_and_no_output(signed_address: Workspac
 
 def test_another_secret_in_a_key_is_explained_without_it(signed_address: Workspace) -> None:
     workspace = signed_address
-    keys = []
     for secret in ("CANARY", "CANARY-2"):
         workspace.edit("a/BUILD.toml", "host.example/code?sig=CANARY", f"host.example/code?sig={secret}")
-        built = workspace.run("build", TARGET, "--json", NETRC="/nonexistent")
-        keys += [each["key"] for each in json.loads(built.out)["actions"] if each["id"].endswith("#script")]
-    for command in (("explain", TARGET), ("diff", *keys)):
-        ended = workspace.run(*command)
-        assert "the user, password or query of an address changed, which is not recorded" in ended.out
-        assert "CANARY" not in ended.out
-    assert "no difference" in workspace.run("diff", keys[0], keys[0][:8]).out
+        workspace.run("build", TARGET, NETRC="/nonexistent")
+    ended = workspace.run("explain", TARGET)
+    assert "the user, password or query of an address changed, which is not recorded" in ended.out
+    assert "CANARY" not in ended.out
 
 
 def test_a_signed_address_is_in_no_error(signed_address: Workspace) -> None:
