@@ -32,14 +32,13 @@ COMMANDS = {
     "sign": "Sign a program, a bundle or another file.",
     "test": "Build and run tests.",
     "verify": "Verify a program or a bundle: signature, provenance, policy.",
-    "version": "Print the version.",
 }
 
 # The folder of modelbuild/cli/commands/ that contains each command's module, which has _ for - in its name.
 FOLDERS = {
     "building": ("build", "ci", "compare", "fetch", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp"),
-    "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
+    "machine": ("cache", "clean", "devices", "doctor", "info"),
     "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),
     "querying": ("affected", "aquery", "cquery", "explain", "history", "inspect", "query", "report"),
