@@ -208,7 +208,7 @@ TABLE = {
             "class A(Attrs):\n    a: Callable[[], int] | None = None\n@rule(attrs=A)\ndef own(ctx):\n    return ()\n",
         },
         "an attribute has no JSON Schema: Cannot generate a JsonSchema for core_schema.CallableSchema",
-        ("schema",),
+        ("help", "own"),
     ),
     "a step with a NUL byte": Bad(
         own_rule('    ctx.action("own", step="write", outputs=[])', step="a = 1\n\0"),

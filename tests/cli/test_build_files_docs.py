@@ -5,17 +5,17 @@ The attributes are in docs/reference/rules.md, which tests/docs/test_reference_p
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from modelbuild.cli.group import cli
+from modelbuild.analysis.json_schema import attribute_schemas
+from modelbuild.analysis.rule_help import describe_rule
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api import Rule
 from modelbuild.loading.package import ENGINE_ATTRIBUTES, OTHER_TABLES
 from modelbuild.workspace.workspace import load_workspace
 
@@ -26,31 +26,26 @@ def text(repository: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    root = tmp_path_factory.mktemp("workspace")
-    (root / "MODELBUILD.toml").write_text("")
-    result = CliRunner().invoke(cli, ["-C", str(root), "schema"], catch_exceptions=False)
-    assert result.exit_code == 0
-    return json.loads(result.stdout)
+def rules(repository: Path) -> Mapping[str, Rule]:
+    return load_rules(repository, []).by_name
 
 
-def rules(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: table["items"] for name, table in schema["properties"].items() if name not in OTHER_TABLES}
-
-
-def test_sections_are_rules_and_leave_the_attributes_to_the_generated_page(text: str, schema: dict[str, Any]) -> None:
+def test_sections_are_rules_and_leave_the_attributes_to_the_generated_page(
+    text: str, rules: Mapping[str, Rule]
+) -> None:
     below = text.partition("\n## Rules\n")[2]
     headings = re.findall(r"^### (\w+)$", below, re.MULTILINE)
     assert len(headings) > 5
     assert len(headings) == len(set(headings))
-    assert set(headings) <= set(rules(schema))
+    assert set(headings) <= set(rules)
     assert "](rules.md)" in below
     assert "| attribute |" not in below
 
 
-def test_patterns_of_files(text: str, schema: dict[str, Any]) -> None:
+def test_patterns_of_files(text: str, rules: Mapping[str, Rule]) -> None:
     labels = text.partition("### Labels")[2].partition("\n### ")[0]
-    assert all(re.search(rf"\b{name} = ", labels) for name in schema["definitions"]["Glob"]["properties"])
+    glob = attribute_schemas({"filegroup": rules["filegroup"]})[1]["Glob"]
+    assert all(re.search(rf"\b{name} = ", labels) for name in glob["properties"])
 
 
 def test_attributes_of_every_target(text: str) -> None:
@@ -69,9 +64,11 @@ def test_the_workspace_file_is_one(text: str, tmp_path: Path) -> None:
     assert config.cache_size == 20 << 30
 
 
-def test_examples_have_the_attributes_that_they_need(text: str, schema: dict[str, Any]) -> None:
-    known = rules(schema)
+def test_examples_have_the_attributes_that_they_need(text: str, rules: Mapping[str, Rule]) -> None:
+    known = {name: describe_rule(rule).attributes.attributes for name, rule in rules.items()}
     for block in blocks(text)[1:]:
         for rule, targets in tomllib.loads(block).items():
             for target in targets if rule not in OTHER_TABLES else ():
-                assert set(known[rule]["required"]) <= set(target) <= set(known[rule]["properties"]), block
+                required = {each.name for each in known[rule] if each.required}
+                names = {each.name for each in known[rule]} | set(ENGINE_ATTRIBUTES)
+                assert required <= set(target) <= names, block

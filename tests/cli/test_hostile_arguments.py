@@ -57,8 +57,6 @@ LIKELY = {
     "NAME": ("ci",),
     "TAG": ("a,-b",),
     "DIR": ("folder",),
-    "KEY": ("version", "abcd"),
-    "//PKG": ("//", "//folder", "folder", "//new/er"),
 }
 # Arguments that a shell can pass: also bytes that are not UTF-8, but no NUL.
 VALUES = st.sampled_from((*(text for text in NASTY if "\0" not in text), "\udcff", "a\udcfe=\udc80"))

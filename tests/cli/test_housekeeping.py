@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from importlib.metadata import version
@@ -179,14 +178,7 @@ NPU = Extension("backend", "npu", Npu, tools=("click", "not-installed-anywhere")
     assert "click" not in ended.json["tools"]
 
 
-def test_schema_holds_the_workspaces_own_rules(built: Any) -> None:
-    schema = json.loads(built.run("schema").out)
-    table = schema["properties"]["checksums"]["items"]
-    assert table["properties"]["uppercase"]["description"] == "Write digests in capital letters."
-    assert table["required"] == ["name", "srcs"]
-
-
-@pytest.mark.parametrize("command", [["clean"], ["cache", "stat"], ["info"], ["schema"], ["run", "//a"]])
+@pytest.mark.parametrize("command", [["clean"], ["cache", "stat"], ["info"], ["run", "//a"]])
 def test_outside_of_a_workspace(workspace: Any, command: list[str]) -> None:
     ended = workspace.run(*command)
     assert (ended.code, ended.out) == (2, "")
