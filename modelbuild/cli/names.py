@@ -26,7 +26,6 @@ COMMANDS = {
     "publish": "Publish a target to a registry, a store or a folder.",
     "query": "Query targets as declared in BUILD files.",
     "release": "Build, test, attest and publish a release.",
-    "report": "Write an HTML page about the last build.",
     "run": "Build a program and run it on inputs.",
     "sbom": "Write the bill of materials of a built target.",
     "sign": "Sign a program, a bundle or another file.",
@@ -41,5 +40,5 @@ FOLDERS = {
     "machine": ("cache", "clean", "devices", "doctor", "info"),
     "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),
-    "querying": ("affected", "aquery", "cquery", "explain", "history", "inspect", "query", "report"),
+    "querying": ("affected", "aquery", "cquery", "explain", "history", "inspect", "query"),
 }

@@ -1,11 +1,10 @@
-"""The pages of `--report FILE.html` and of `modelbuild report`, with facts of the workspace and the history."""
+"""The pages of `--report FILE.html`, with facts of the workspace and the history."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,12 @@ from modelbuild.events import ActionFinished, TargetBuilt
 from modelbuild.explain.text import reason_lines
 from modelbuild.explain.verdicts import Verdict, explain_build
 from modelbuild.history.action_records import Records
-from modelbuild.history.device_runs import devices_of
-from modelbuild.history.estimates import estimates_of
-from modelbuild.history.measurements import Measures
 from modelbuild.inspect.blobs import Blobs
 from modelbuild.redaction import without_secrets
 from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import write
 from modelbuild.report.page.programs import described, programs
 from modelbuild.report.page.recorder import About, Page, Reason
-from modelbuild.report.page.replay import replay
-from modelbuild.session.history import output_bytes
 from modelbuild.workspace.workspace import Workspace
 
 _MOST = 30  # lines of an action's reasons
@@ -45,35 +39,6 @@ def page_of_build(path: Path, workspace: Workspace, settings: Settings, comparis
     command = without_secrets(shlex.join(["modelbuild", *settings.arguments]))
     found = _programs(workspace, settings)
     return Page(path, About(workspace.root.name, command, commit, changed, reasons, found, began), comparison)
-
-
-def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> None:
-    """Write the page of the last build in the history. Raises UsageError if there is no build, and for a file that
-    cannot be written."""
-    check_suffix(path)
-    records = Records(workspace.config.cache_dir, workspace.root)
-    build = records.newest()
-    if build is None:
-        raise UsageError(f"no build is recorded for this workspace{records.problem() and ': '}{records.problem()}")
-    verdicts = explain_build(records, build.number)
-    known = Measures(workspace.config.cache_dir, workspace.root)
-    comparison = Comparison(known.previous, known.before, partial(output_bytes, workspace))
-    about = About(
-        workspace.root.name,
-        f"modelbuild report of the build of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(build.at))}",
-        known.commits([build.at]).get(build.at),
-        False,
-        lambda actions: {name: _reason(verdict) for name, verdict in verdicts.items()},
-        _programs(workspace, settings),
-        build.at - build.seconds,
-        timed=False,
-    )
-    page = Page(path, about, comparison)
-    estimates = estimates_of(workspace.config.cache_dir, verdicts)
-    devices = devices_of(workspace.config.cache_dir, workspace.root)
-    for event in replay(workspace.root, build, verdicts, known.built_since(build.at), estimates, devices):
-        page.emit(event)
-    page.close()
 
 
 def write_program(path: Path, name: str, facts: dict[str, Any], profile: Mapping[str, Any] | None = None) -> None:

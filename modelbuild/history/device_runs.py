@@ -113,11 +113,6 @@ def device_series(directory: Path, root: Path) -> list[DeviceSeries]:
     return sorted(series, key=lambda each: (not each.regression, -(each.change or 0.0), each.subject, each.name))
 
 
-def devices_of(directory: Path, root: Path) -> dict[str, str]:
-    """Return the device on which each test last ran, by the test's id."""
-    return {subject: device for device, subject, _, _ in _rows(directory, root)}
-
-
 def _rows(directory: Path, root: Path) -> Iterator[tuple[str, str, str, DevicePoint]]:
     """Yield device, subject, name and value, oldest first; skips rows that this module did not write."""
     texts = ", ".join(f"CAST({name} AS TEXT)" for name in ("device", "subject", "name", "revision", "identity"))

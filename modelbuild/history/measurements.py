@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -13,8 +12,6 @@ from modelbuild.history.database import read_history
 from modelbuild.history.identity import identity
 from modelbuild.history.regressions import BEFORE
 from modelbuild.ids import ActionId
-
-_RECORDED_WITHIN = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +53,6 @@ class Measures:
         found = self.before(subject, name)
         return found[-2] if len(found) > 1 else None
 
-    def built_since(self, at: float) -> list[str]:
-        """Return the ids of targets whose size was recorded at a time or later, each with its configuration."""
-        rows = self._rows("subject")
-        return list(dict.fromkeys(subject for subject, name, when, _, _ in rows if name == "bytes" and when >= at))
-
     def before(self, subject: str, name: str) -> Sequence[float]:
         """Return up to ten newest values, oldest first."""
         return tuple(self._before.get((subject, name), ()))
@@ -71,19 +63,6 @@ class Measures:
         for subject, name, at, value, key in self._rows("subject, name, at"):
             if ActionId(subject).label == label:
                 found.setdefault((subject, name), []).append(Point(at, value, key))
-        return found
-
-    def commits(self, times: Iterable[float]) -> dict[float, str]:
-        """Return the commit of each build, by its time, as far as `modelbuild ci` recorded it, within a minute after
-        the build's measures."""
-        sql = "SELECT CAST(revision AS TEXT), CAST(at AS REAL) FROM revisions WHERE workspace = ? ORDER BY at"
-        recorded = read_history(self._directory, sql, [self._workspace])
-        ends = [at for _, at in recorded]
-        found: dict[float, str] = {}
-        for time in times:
-            place = bisect_left(ends, time)
-            if place < len(ends) and ends[place] - time < _RECORDED_WITHIN:
-                found[time] = recorded[place][0]
         return found
 
     def _rows(self, order: str) -> list[tuple[str, str, float, float, str]]:

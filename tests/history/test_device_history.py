@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.history.database import open_history
-from modelbuild.history.device_runs import DeviceRun, device_series, devices_of, remember_runs
+from modelbuild.history.device_runs import DeviceRun, device_series, remember_runs
 from tests.format_shapes import check_format
 from tests.history.test_regressions import measure
 from tests.workspace_builder import Workspace
@@ -104,7 +104,6 @@ def test_a_cached_result_is_no_measurement(workspace: Workspace) -> None:
     run(workspace, "//m:a", {"latency_ms": 4}, 4, cached=True)  # measured elsewhere, or a commit that was reverted to
     run(workspace, "//m:a", {"latency_ms": 4}, 5, NEW, cached=True)
     assert values() == [(5, "1"), (5, "3"), (4, "4"), (4, "5")]
-    assert devices_of(workspace.cache, workspace.root) == {"//m:a": "//devices:orin"}
 
 
 def test_a_history_from_before_is_kept(workspace: Workspace) -> None:

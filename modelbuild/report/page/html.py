@@ -19,8 +19,6 @@ VERSION = 1
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 _TEMPLATE = Path(__file__).parent / "template"
-# The element by which a page is known, and the bytes within which it is.
-_GENERATOR, _HEAD = b'<meta name="generator" content="modelbuild">', 1024
 _SCRIPTS = ("dom.js", "summary.js", "timeline.js", "actions.js", "programs.js", "profile.js", "tests.js", "page.js")
 
 
@@ -35,12 +33,6 @@ def render(data: Mapping[str, Any]) -> str:
     parts = {"TITLE": escape(str(data["title"])), "DIGEST": digest, "STYLE": style, "DATA": text, "SCRIPT": script}
     before, *rest = (_TEMPLATE / "page.html").read_text("utf-8").split("@@")
     return before + "".join(parts[part] if number % 2 == 0 else part for number, part in enumerate(rest))
-
-
-def is_page(path: Path) -> bool:
-    """Return whether a file is a page. Raises OSError."""
-    with path.open("rb") as file:
-        return _GENERATOR in file.read(_HEAD)
 
 
 def write(path: Path, data: Mapping[str, Any]) -> None:

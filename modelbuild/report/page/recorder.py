@@ -30,7 +30,6 @@ class About:
     reasons    returns the reason for each action in the history, by id
     programs   returns the programs among the outputs of targets
     time       the start of the command, in seconds since 1970
-    timed      whether the times of events are the times of the build
     """
 
     workspace: str
@@ -40,7 +39,6 @@ class About:
     reasons: Callable[[Mapping[str, ActionFinished]], Mapping[str, Reason]]
     programs: Callable[[Sequence[TargetBuilt]], Iterable[Mapping[str, Any]]]
     time: float
-    timed: bool = True
 
 
 class Page:
@@ -100,7 +98,6 @@ class Page:
             "interrupted": aborted is not None and aborted.interrupted,
             "up_to_date": up_to_date,
             "seconds": end.seconds if end else None,
-            "timed": about.timed,
             "jobs": self._jobs,
             "counts": {
                 "targets": len(progress.built),
@@ -149,7 +146,7 @@ class Page:
         """Return an action, without members that have their default."""
         start = end = event.at
         if event.status != "cached":
-            start, end = self._times.span(event) if self._about.timed else (event.at, event.at + event.seconds)
+            start, end = self._times.span(event)
         shown = {
             "id": event.id,
             "owner": event.owner,

@@ -98,7 +98,7 @@ def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, se
     history = tested.run("history", "//:right", "--on", ":pc").out.splitlines()
     (line,) = (line for line in history if " latency_ms: " in line)  # the cached one is no measurement
     assert re.match(rf"//:pc  //:right.* latency_ms: last {latency}, .* \(1\)$", line)
-    assert tested.run("report", "--output", "page.html").code == 0
+    assert tested.run("test", "//:right", "--report", "page.html").code == 0
     page = opened(tested.root / "page.html", tmp_path / "browser").one("section", id="devices")
     assert [page.rows()[0][place] for place in (0, 2)] == ["//:pc", "latency (ms)"]
 

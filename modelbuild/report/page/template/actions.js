@@ -184,7 +184,7 @@ function actionDetails(build, place) {
     ["Result", badge(action.status, STATUS[action.status])],
     ["Why", why(action).length ? why(action) : "unknown"],
     action.end > action.start && ["Time", duration(action.end - action.start) +
-      (build.timed ? `, ${duration(action.start)} after the start, worker ${action.worker || 0}` : "")],
+      `, ${duration(action.start)} after the start, worker ${action.worker || 0}`],
     action.saved && ["Saved", duration(action.saved)],
     action.place && ["Ran on", `${action.place.worker}: queued ${duration(action.place.queued)}, inputs ${duration(action.place.fetching)}, ran ${duration(action.place.running)}, outputs ${duration(action.place.sending)}`],
     criticalActions(build).has(place) && ["Critical path", "yes"],

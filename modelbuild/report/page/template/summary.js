@@ -11,10 +11,10 @@ function header(build) {
   const facts = [
     ["Time", el("time", { datetime: new Date(build.time * 1000).toISOString() }, new Date(build.time * 1000).toLocaleString())],
     ["Duration", build.seconds == null ? "unknown" : duration(build.seconds)],
-    build.exit != null && build.timed && ["Exit code", String(build.exit)],
+    build.exit != null && ["Exit code", String(build.exit)],
     ["Workspace", build.workspace],
     ["Commit", commit || "unknown"],
-    build.jobs > 0 && build.timed && ["Jobs", String(build.jobs)],
+    build.jobs > 0 && ["Jobs", String(build.jobs)],
     ["modelbuild", build.modelbuild],
   ].filter(Boolean);
   return [
@@ -37,10 +37,7 @@ function totals(build) {
       tile(duration(build.saved), "saved by caches")),
     rest < actions && meter("Actions", [...parts, ["rest", rest]].filter(([, number]) => number),
       (status) => STATUS[status] || "not run"),
-    build.up_to_date && el("p", { class: "quiet" }, "Nothing changed since the last build, so no action was looked up. " +
-      "modelbuild report shows the last build that did something."),
-    !build.timed && el("p", { class: "quiet" }, "From the history, which has neither start times nor the output of actions: " +
-      "build --report FILE writes a page with both."),
+    build.up_to_date && el("p", { class: "quiet" }, "Nothing changed since the last build, so no action was looked up."),
     build.notices.map((notice) => el("p", { class: "notice" }, notice)));
 }
 

@@ -5,7 +5,7 @@ const LEFT = 118;
 
 function timeline(build) {
   const ran = build.actions.map((action, place) => ({ ...action, place })).filter((action) => action.end > action.start);
-  if (!ran.length || !build.timed) return null;
+  if (!ran.length) return null;
   const critical = criticalActions(build);
   const workers = [...groupBy(ran, (action) => action.worker || 0)].sort(([a], [b]) => a - b);
   const path = build.critical.map((each) => each.modules ? each : { ...build.actions[each.action], ...each, place: each.action });
