@@ -160,9 +160,6 @@ class OutputSensitivity(TypedDict):
     metric: MetricMeans | None
     """The means of a metric; None for an output."""
 
-    leave: LeftInFloat | None
-    """As in Sensitivity, but with an expected error."""
-
 
 class Table(TypedDict):
     """An entry of the parameter `tables` of the step that ranks layers: a table of the recipe."""

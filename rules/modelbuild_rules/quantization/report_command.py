@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from modelbuild.api import Command, Option
-from modelbuild.errors import BuildError, UsageError, did_you_mean
+from modelbuild.errors import BuildError
 from modelbuild_rules.method_names import FORWARD, qualified
 from modelbuild_rules.wording import count
 
 _HEAD = ("layer", "operators", "parameters", "error", "rest")
 _METRIC_HEAD = (*_HEAD[:3], "metric", "rest")
 _WHOLE = "(the model's own)"
-VERSION = 1
+VERSION = 2
 
 
 # The output group of a method's report: `sensitivity`, or `encode.sensitivity`.
@@ -36,10 +36,10 @@ def _show(label: str, files: Mapping[str, bytes], options: Mapping[str, Any]) ->
         if report["version"] != VERSION:
             raise ValueError(f"version {report['version']}")
         name = f"{label}, method {method}" if method else label
-        report = _of_output(report, label, options["output"])
         shown = list(_lines(report, name, options["layers"]))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise BuildError(f"{label}: the report about its layers is malformed: {error}; expected version 1") from None
+        problem = f"the report about its layers is malformed: {error}; expected version {VERSION}"
+        raise BuildError(f"{label}: {problem}") from None
     if options["json"]:
         yield json.dumps({**report, "target": label, "method": method or FORWARD})
     else:
@@ -55,37 +55,9 @@ quantize_report = Command(
     options=(
         Option("layers", "List the N most sensitive layers.", 20, "N"),
         Option("method", "The method, of a model with several.", metavar="NAME"),
-        Option("output", "Rank by the error of this output.", metavar="NAME"),
     ),
     show=_show,
 )
-
-
-def _of_output(report: Mapping[str, Any], label: str, output: str) -> Mapping[str, Any]:
-    """Return a report with the errors of one output instead of those that count. Raises UsageError for an unknown
-    output."""
-    outputs = report["outputs"]
-    if not output:
-        return report
-    if output not in outputs:
-        known = ", ".join(f"'{name}'" for name in outputs)
-        raise UsageError(f"{label} has no output '{output}'; expected one of {known}{did_you_mean(output, outputs)}")
-    layers = sorted(report["layers"], key=lambda layer: -_infinite(layer["outputs"][output]))
-    errors = [_infinite(layer["outputs"][output]) for layer in layers]
-    own = [
-        {**layer, "error": layer["outputs"][output], "rest": _finite(math.hypot(*errors[place:]))}
-        for place, layer in enumerate(layers, 1)
-    ]
-    chosen = {"error": outputs[output]["error"], "output": output, "leave": outputs[output]["leave"]}
-    return {**report, **chosen, "layers": own, "expected": True}
-
-
-def _infinite(error: float | None) -> float:
-    return math.inf if error is None else error
-
-
-def _finite(error: float) -> float | None:
-    return error if math.isfinite(error) else None
 
 
 def _lines(report: Mapping[str, Any], label: str, most: int) -> Iterator[str]:
@@ -118,7 +90,7 @@ def _outputs(report: Mapping[str, Any]) -> Iterator[str]:
             f"'{name}' {_percent(each['error']) if each['metric'] is None else _number(each['metric']['value'])}"
             for name, each in outputs.items()
         )
-        yield f"  outputs: {shown}; --output=NAME ranks by one"
+        yield f"  outputs: {shown}"
     if outputs[report["output"]]["metric"] is not None:
         return
     selected = {
@@ -158,9 +130,8 @@ def _advice(report: Mapping[str, Any]) -> Iterator[str]:
         subject, number = "the error", _percent(leave["error"])
     else:
         subject = report["output"]
-        number = _expected(metric, leave["error"]) if report.get("expected") else _number(leave["metric"])
-    error = f"{'is expected to be' if report.get('expected') else 'is'} {number}"
-    yield f"then {subject} {error}, with {_percent(share)} of the parameters in floating point"
+        number = _number(leave["metric"])
+    yield f"then {subject} is {number}, with {_percent(share)} of the parameters in floating point"
 
 
 def _row(layer: Mapping[str, Any], output: str, metric: Mapping[str, Any] | None) -> tuple[str, ...]:

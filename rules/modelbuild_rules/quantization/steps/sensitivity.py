@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         Table,
     )
 
-VERSION = 1
+VERSION = 2
 _HALF = 0.25  # of the sum of squares
 _FEW = 0.25  # of the layers
 
@@ -59,7 +59,7 @@ def run(step: Step) -> None:
 
 
 def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: Sequence[Table]) -> Sensitivity:
-    pairs = _sorted(layers, alone, None)
+    pairs = sorted(zip(layers, alone, strict=True), key=lambda pair: -_error(pair[1]))
     ranked: list[SensitiveLayer] = [
         {
             "name": layer["name"],
@@ -67,7 +67,7 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: 
             "parameters": layer["parameters"],
             "error": measured["error"],
             "output": measured["output"],
-            "rest": _number(_together((each for _, each in pairs[place:]), None)),
+            "rest": _number(_together(each for _, each in pairs[place:])),
             "outputs": measured["outputs"],
             "metrics": {name: means["value"] for name, means in measured["metrics"].items()},
         }
@@ -80,7 +80,7 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: 
         "output": whole["output"],
         "parameters": sum(layer["parameters"] for layer in layers),
         "layers": ranked,
-        "leave": _leave(pairs, tables, None),
+        "leave": _leave(pairs, tables),
         "fixed": [layer["name"] for layer in layers if not _excludable(layer, tables)],
         "outputs": {
             name: {
@@ -88,31 +88,25 @@ def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured], tables: 
                 "after": whole["after"].get(name),
                 "varies": name in whole["varies"],
                 "metric": whole["metrics"].get(name),
-                "leave": _leave(_sorted(layers, alone, name), tables, name),
             }
             for name, error in whole["outputs"].items()
         },
     }
 
 
-def _sorted(layers: Layers, alone: Sequence[Measured], output: str | None) -> list[tuple[Layer, Measured]]:
-    """Return the layers by their error of an output; None: of the one that counts."""
-    return sorted(zip(layers, alone, strict=True), key=lambda pair: -_error(pair[1], output))
-
-
 def _excludable(layer: Layer, tables: Sequence[Table]) -> bool:
     return all(tables[number]["excludes"] for number in layer["tables"])
 
 
-def _leave(pairs: Sequence[tuple[Layer, Measured]], tables: Sequence[Table], output: str | None) -> LeftInFloat | None:
+def _leave(pairs: Sequence[tuple[Layer, Measured]], tables: Sequence[Table]) -> LeftInFloat | None:
     """Return the fewest layers without which the expected error is at most half; None if they are more than a quarter
     of the layers. A module with other layers inside stays, because leaving it would leave its layers."""
-    everything = _together((each for _, each in pairs), output)
+    everything = _together(each for _, each in pairs)
     left: list[Layer] = []
     rest = [each for _, each in pairs]
     names = [layer["name"] for layer, _ in pairs]
     for layer, measured in pairs:
-        if _together(rest, output) ** 2 <= _HALF * everything**2 and math.isfinite(_together(rest, output)):
+        if _together(rest) ** 2 <= _HALF * everything**2 and math.isfinite(_together(rest)):
             break
         around = any(is_inside(name, [layer["name"]]) for name in names if name != layer["name"])
         if not layer["name"] or around or not _excludable(layer, tables):
@@ -124,20 +118,19 @@ def _leave(pairs: Sequence[tuple[Layer, Measured]], tables: Sequence[Table], out
     kinds = [tables[number]["kind"] for layer in left for number in layer["tables"]]
     return {
         "exclude": [layer["name"] for layer in left],
-        "error": None if output is None else _number(_together(rest, output)),
+        "error": None,
         "metric": None,
         "parameters": sum(layer["parameters"] for layer in left),
         "tables": [*dict.fromkeys(kinds)] if len(tables) > 1 else [],
     }
 
 
-def _error(measured: Measured, output: str | None) -> float:
-    error = measured["error"] if output is None else measured["outputs"][output]
-    return math.inf if error is None else error
+def _error(measured: Measured) -> float:
+    return math.inf if measured["error"] is None else measured["error"]
 
 
-def _together(measured: Iterable[Measured], output: str | None) -> float:
-    return math.sqrt(sum(_error(each, output) ** 2 for each in measured))
+def _together(measured: Iterable[Measured]) -> float:
+    return math.sqrt(sum(_error(each) ** 2 for each in measured))
 
 
 def _number(error: float) -> float | None:
