@@ -142,7 +142,7 @@ def backend_page() -> str:
     lines = [
         "# The backend API",
         GENERATED,
-        "All names of `modelbuild_rules.backend_api` that modelbuild's own backends and quantizers import."
+        "The names of `modelbuild_rules.backend_api` for backends and quantizers of a workspace."
         "\n[A backend of your own](../how-to/custom-backend.md) and"
         "\n[a quantizer of your own](../how-to/custom-quantizer.md) show their use. Modules of `steps` are for code in"
         "\nactions; declarations import none of them.",
@@ -159,13 +159,21 @@ def backend_page() -> str:
     return _joined(lines).replace("](#extension)", "](rules-api.md#extension)")
 
 
+# Modules of backend_api.steps that modelbuild's own backends share: kernels, libraries and rewrites of theirs.
+SHARED = ("aten", "composite_operators", "cpp_compiler", "division", "elf", "half_precision", "kept_results")
+SHARED += ("partition_files", "resizing", "shapes")
+
+
 def backend_api() -> dict[str, set[str]]:
-    """Return the names that backends and quantizers import from each module of backend_api."""
+    """Return the names that backends and quantizers import from each module of backend_api, except modules that only
+    modelbuild's own backends need."""
     found: dict[str, set[str]] = {}
     rules = Path(modelbuild_rules.__file__).parent
     for file in (*rules.glob("backends/**/*.py"), rules / "quantization/steps/half.py"):
         for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("modelbuild_rules.backend_api."):
+            if not isinstance(node, ast.ImportFrom) or str(node.module).rpartition(".")[2] in SHARED:
+                continue
+            if str(node.module).startswith("modelbuild_rules.backend_api."):
                 found.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
     return found
 

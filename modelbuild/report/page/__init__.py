@@ -1,1 +1,1 @@
-"""The report of a build or a program: one HTML page with its data as JSON, which docs/reference/report.md describes."""
+"""The report of a build or a program: one HTML page with its data as JSON."""
