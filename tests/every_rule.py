@@ -351,7 +351,6 @@ PACKAGE: dict[str, Any] = {
                         "label_classes": "y",
                         "min": 0.5,
                     },
-                    {"measure": "wer", "output": "o", "label": "y", "blank": 0, "max": 0.5},
                 ],
             },
             "limits": {"bytes": 1000000, "memory": 100000, "partitions": 3, "delegated": 0.5},

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.format_shapes import RECORDED, check_format
-from tests.report.browser import data_of
 from tests.script_rule import FILES
 from tests.workspace_builder import Workspace
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.format_shapes import check_format
-from tests.report.browser import data_of, opened
+from tests.report.browser import opened
 
 
 def test_a_program_that_is_not_ours(workspace: Any, foreign_program: Path, tmp_path: Path) -> None:

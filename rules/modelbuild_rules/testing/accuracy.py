@@ -24,16 +24,14 @@ class AccuracyMetric(Attrs):
     fraction of these elements' indices that the program and the model share."""
 
     label: str | None = None
-    """Name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes. With
-    "wer": words, as integers; negative integers are not words."""
+    """Name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes."""
 
-    measure: Literal["cosine", "max_error", "map", "wer"] | None = None
+    measure: Literal["cosine", "max_error", "map"] | None = None
     """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference. With `label`:
-    COCO's mean average precision of boxes (x1, y1, x2, y2), or the word error rate (lower is better)."""
+    COCO's mean average precision of boxes (x1, y1, x2, y2)."""
 
     output: str | None = None
-    """With `top` or `measure`: the output's name. With "wer", it contains words, or scores of all words in the last
-    dimension: then the word of the largest score counts, and repeated words count once."""
+    """With `top` or `measure`: the output's name."""
 
     scores: str | None = None
     """With "map": the output with each box's score."""
@@ -43,9 +41,6 @@ class AccuracyMetric(Attrs):
 
     label_classes: str | None = None
     """With `classes`: name of the samples' array with each right box's class."""
-
-    blank: int | None = None
-    """With "wer": an integer that is not a word."""
 
     entry: Entry | None = None
     """`file.py:name` of a function of a result and its sample, both arrays by name. It returns a number (higher is
@@ -102,7 +97,6 @@ def accuracy_params(
                 "scores": each.scores or "",
                 "classes": each.classes or "",
                 "label_classes": each.label_classes or "",
-                "blank": each.blank,
                 "entry": "" if each.entry is None else ctx.entry(each.entry),
                 "min": each.min,
                 "max": each.max,
@@ -114,19 +108,16 @@ def accuracy_params(
 
 def _label_problem(each: AccuracyMetric) -> str:
     """Return the contradiction between the attributes about right answers and the others; '' if there is none."""
-    labelled = each.measure in ("map", "wer")
-    if each.label is not None and each.top is None and not labelled:
-        return "expected 'label' with 'top', 'map' or 'wer' only"
-    if each.label is None and labelled:
-        return f"'{each.measure}' needs right answers; expected 'label' as well"
+    if each.label is not None and each.top is None and each.measure != "map":
+        return "expected 'label' with 'top' or 'map' only"
+    if each.label is None and each.measure == "map":
+        return "'map' needs right answers; expected 'label' as well"
     if (each.scores is not None) != (each.measure == "map"):
         return "expected 'scores' with 'map', and with it only"
     if each.classes is not None and each.measure != "map":
         return "expected 'classes' with 'map' only"
     if (each.classes is None) != (each.label_classes is None):
         return "expected both 'classes' and 'label_classes', or neither"
-    if each.blank is not None and each.measure != "wer":
-        return "expected 'blank' with 'wer' only"
     return ""
 
 

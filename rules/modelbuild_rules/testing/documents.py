@@ -104,7 +104,7 @@ class AccuracyParams(TypedDict):
     label: str
     """Name of the samples' array with the right indices; '' for the indices of the model."""
 
-    measure: Literal["", "cosine", "max_error", "map", "wer"]
+    measure: Literal["", "cosine", "max_error", "map"]
     output: str
 
     scores: str
@@ -113,9 +113,6 @@ class AccuracyParams(TypedDict):
 
     classes: str
     label_classes: str
-
-    blank: int | None
-    """With "wer": an integer that is not a word."""
 
     entry: str
     """`path:name` of a function; '' for none."""

@@ -12,7 +12,7 @@ import pytest
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity import accuracy
-from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
+from modelbuild_rules.testing.steps.parity.average_precision import Boxes, mean_average_precision
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.files.pte import Moved
@@ -20,7 +20,7 @@ from modelbuild_runtime.shapes import Dim
 
 PORT = Port("x", "tensor", "float32", (Dim.fixed(1), Dim.fixed(3)))
 NAMES = ("label", "measure", "output", "scores", "classes", "label_classes", "entry")
-DEFAULTS = {"top": 0, "blank": None, "min": None, "max": None, "max_loss": None} | dict.fromkeys(NAMES, "")
+DEFAULTS = {"top": 0, "min": None, "max": None, "max_loss": None} | dict.fromkeys(NAMES, "")
 # The model is the identity; the program confuses the first two classes of the third sample.
 SAMPLES = [[9, 1, 2], [1, 9, 2], [5, 4, 0], [0, 1, 9]]
 LABELS = [0, 1, 0, 1]
@@ -156,31 +156,6 @@ def test_mean_average_precision(found: Any, right: Any, precision: float) -> Non
 
 
 @pytest.mark.parametrize(
-    ("found", "right", "blank", "counts"),
-    [
-        ([1, 2, 3], [1, 2, 3], None, (0, 3)),
-        ([1, 3], [1, 2, 3], None, (1, 3)),
-        ([1, 9, 3, 4], [1, 2, 3], None, (2, 3)),
-        ([[1, 0, 0], [2, 2, 0]], [[1, -1], [2, 3]], 0, (1, 3)),
-        (np.eye(4)[[0, 1, 1, 0, 1, 2, 0]], [1, 1, 2], 0, (0, 3)),  # as connectionist temporal classification does
-        (np.eye(4)[[3, 3, 2]], [3, 2, 1], None, (1, 3)),
-    ],
-)
-def test_wrong_words(found: Any, right: Any, blank: int | None, counts: tuple[int, int]) -> None:
-    words = Words.of("y", np.array(found), np.array(right), blank)
-    assert (words.wrong, words.all) == counts
-    assert word_error_rate([words, words]) == counts[0] / counts[1]
-
-
-def test_a_word_error_rate_may_be_greater_than_the_model_s_by_the_loss(compute: Compute) -> None:
-    table = {"measure": "wer", "output": "y", "label": "label"}
-    case, measures = compute(**table, max_loss=0.2)
-    assert measures == {"wer_y": 0.5, "wer_y_model": 0.25}
-    assert case.message == "0.5 over 4 samples (the model's is 0.25), expected at most 0.45"
-    assert compute(**table, max_loss=0.25)[0].status == "passed"
-
-
-@pytest.mark.parametrize(
     ("table", "message"),
     [
         (
@@ -200,10 +175,6 @@ def test_errors_of_numbers_of_all_samples(compute: Compute, table: Any, message:
 
 
 def test_labels_that_do_not_fit() -> None:
-    with pytest.raises(StepError, match=r"^2 rows of labels for 1 of 'y'; expected as many$"):
-        Words.of("y", np.array([[1, 2]]), np.array([[1], [2]]), None)
-    with pytest.raises(StepError, match=r"^the labels have no word; expected one or more$"):
-        word_error_rate([Words.of("y", np.array([1]), np.array([-1]), None)])
     boxes = np.zeros((2, 4))
     with pytest.raises(StepError, match=r"^'s' has 1 values for 2 boxes; expected one for each box$"):
         Boxes.of({"y": boxes, "s": np.zeros(1)}, {"right": boxes}, ("y", "s", ""), ("right", ""))

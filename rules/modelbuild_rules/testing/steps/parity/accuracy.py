@@ -12,9 +12,9 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import load_function
 from modelbuild_rules.model.steps.eager.result_metric import top_agreement
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples
+from modelbuild_rules.testing.steps.parity.average_precision import Boxes, mean_average_precision
 from modelbuild_rules.testing.steps.parity.cases import Planned
 from modelbuild_rules.testing.steps.parity.compare import vector_cosine
-from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
 from modelbuild_rules.testing.steps.parity.eager import Eager
 from modelbuild_rules.testing.steps.parity.programs import Arrays, description_of, method_of, tensor_ports
 from modelbuild_rules.testing.steps.parity.runners import ProgramRunner
@@ -29,7 +29,6 @@ _COMBINED: Mapping[str, Callable[[Any], float]] = {
     "cosine": min,
     "max_error": max,
     "map": mean_average_precision,
-    "wer": word_error_rate,
 }
 
 
@@ -59,12 +58,12 @@ def accuracy_cases(step: Step, runner: ProgramRunner, eager: Eager, measures: di
 
 def name_of(each: AccuracyParams) -> str:
     """Return the name of a number in the report and in the history: `accuracy_top1_quarter`, `accuracy_cosine_boxes`,
-    `max_error_boxes`, `accuracy_map_boxes`, `wer_words`, `accuracy_overlap`. In the history, higher accuracies are
+    `max_error_boxes`, `accuracy_map_boxes`, `accuracy_overlap`. In the history, higher accuracies are
     better, and lower values of other numbers."""
     if each["entry"]:
         return f"accuracy_{each['entry'].partition(':')[2]}"
-    if each["measure"] in ("max_error", "wer"):
-        return f"{each['measure']}_{each['output']}"
+    if each["measure"] == "max_error":
+        return f"max_error_{each['output']}"
     return f"accuracy_{each['measure'] or 'top' + str(each['top'])}_{each['output']}"
 
 
@@ -79,9 +78,7 @@ def _case(each: AccuracyParams, scores: Sequence[tuple[Any, Any]], measures: dic
         measures[f"{name}_model"] = model
         of_model = f" (the model's is {model:.6g})"
     least, most = [each["min"]], [each["max"]]
-    if each["max_loss"] is not None and each["measure"] == "wer":
-        most.append(model + each["max_loss"])
-    elif each["max_loss"] is not None:
+    if each["max_loss"] is not None:
         least.append(model - each["max_loss"])
     missed = [f"at least {limit:.6g}" for limit in least if limit is not None and value < limit - _ROUNDING]
     missed += [f"at most {limit:.6g}" for limit in most if limit is not None and value > limit + _ROUNDING]
@@ -110,9 +107,6 @@ def _scores(
     if each["measure"] == "map":
         names, label = (output, each["scores"], each["classes"]), (each["label"], each["label_classes"])
         return Boxes.of(found, sample, names, label), Boxes.of(expected, sample, names, label)
-    if each["measure"] == "wer":
-        right, blank = sample[each["label"]], each["blank"]
-        return Words.of(output, one, right, blank), Words.of(output, other, right, blank)
     if each["measure"] == "max_error":
         same = one.shape == other.shape
         return (float(np.abs(one.astype(np.float64) - other).max(initial=0.0)) if same else float("inf")), 0.0

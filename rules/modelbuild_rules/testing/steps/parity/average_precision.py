@@ -1,8 +1,8 @@
-"""Numbers that are not means over samples: mean average precision of boxes, and the word error rate."""
+"""COCO's mean average precision of boxes over all samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,53 +99,3 @@ def _corners(name: str, array: np.ndarray) -> np.ndarray:
     if not array.ndim or array.shape[-1] != 4:
         raise StepError(f"'{name}' has the shape {list(array.shape)}; expected boxes of 4 numbers")
     return array.astype(np.float64).reshape(-1, 4)
-
-
-@dataclass(frozen=True)
-class Words:
-    """The number of wrong words of a sample, and of all its right words."""
-
-    wrong: int
-    all: int
-
-    @classmethod
-    def of(cls, name: str, found: np.ndarray, right: np.ndarray, blank: int | None) -> Words:
-        """Return the numbers of an output of words, or of scores of all words in its last dimension: then the largest
-        counts, and repeated words count once. `blank` and negative numbers are not words. Raises StepError for another
-        number of rows."""
-        scores = found.dtype.kind == "f"
-        words = found.argmax(-1) if scores else found
-        rows, labels = (each.reshape(-1, each.shape[-1] if each.ndim else 1) for each in (words, right))
-        if len(rows) != len(labels):
-            raise StepError(f"{len(labels)} rows of labels for {len(rows)} of '{name}'; expected as many")
-        one = [list(_words(row, blank, scores)) for row in rows]
-        other = [list(_words(row, blank, False)) for row in labels]
-        pairs = list(zip(one, other, strict=True))
-        return cls(sum(_edits(*pair) for pair in pairs), sum(len(each) for each in other))
-
-
-def word_error_rate(samples: Sequence[Words]) -> float:
-    """Return the number of words to insert, delete or replace, divided by the number of right words."""
-    count = sum(each.all for each in samples)
-    if not count:
-        raise StepError("the labels have no word; expected one or more")
-    return sum(each.wrong for each in samples) / count
-
-
-def _words(row: np.ndarray, blank: int | None, once: bool) -> Iterator[int]:
-    before = None
-    for each in row.tolist():
-        if each >= 0 and each != blank and not (once and each == before):
-            yield int(each)
-        before = each
-
-
-def _edits(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the edit distance."""
-    above = list(range(len(other) + 1))
-    for row, word in enumerate(one, 1):
-        line = [row]
-        for place, right in enumerate(other, 1):
-            line.append(min(above[place] + 1, line[-1] + 1, above[place - 1] + (word != right)))
-        above = line
-    return above[-1]
