@@ -74,7 +74,6 @@ def partition(folder: Path, size: int) -> None:
         "precision": "fp32",
         "min_block_size": 1,
         "exclude_ops": [],
-        "require_full_compilation": True,
         "fallback_data_dependent_ops": True,
         "optimization_profiles": [],
         "target_device": "cuda:0",

@@ -227,7 +227,6 @@ PACKAGE: dict[str, Any] = {
     "device_target": [
         {
             "name": "cpu",
-            "os": "linux",
             "arch": "x86_64",
             "memory": "8GiB",
             "min_glibc": "2.31",

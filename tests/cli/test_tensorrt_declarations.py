@@ -14,20 +14,9 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
 @pytest.mark.parametrize(
     ("backend", "capability", "message"),
     [
-        (
-            '{ type = "tensorrt", require_full_compilation = true, data_dependent_ops = "fallback" }',
-            "8.6",
-            "BUILD.toml:21:59: require_full_compilation lets no node fall back; expected one of the two",
-        ),
-        (
-            '{ type = "tensorrt", require_full_compilation = true }',
-            "8.6",
-            "BUILD.toml:21:26: require_full_compilation lets no node fall back; expected"
-            ' data_dependent_ops = "take" with it, which is "fallback" with the flavour rtx',
-        ),
         # This one is correct; the model is read next.
         (
-            '{ type = "tensorrt", flavour = "standard", require_full_compilation = true }',
+            '{ type = "tensorrt", flavour = "standard" }',
             "9.0",
             "error: model.py:1:14: not Python: invalid syntax",
         ),

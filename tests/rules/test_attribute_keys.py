@@ -266,7 +266,7 @@ TENSORRT_ELSEWHERE: tuple[Edit, ...] = ((("pte_program", "tensorrt", "device"), 
 LOWERED = ("cuda#partition", "cuda#weights")  # of CUDA, without weights and with them
 EMITTED = ("tensorrt#emit", "cuda#emit")  # a program's manifest names its device
 
-ROWS: Mapping[str, Row | None] = {
+ROWS: Mapping[str, Row] = {
     "device_target.arch": device(
         "arch",
         "aarch64",
@@ -276,7 +276,6 @@ ROWS: Mapping[str, Row | None] = {
         "cuda#emit",
         before=TENSORRT_ELSEWHERE,
     ),
-    "device_target.os": None,  # has one value
     "device_target.compute_capabilities": device(
         "compute_capabilities", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle", *EMITTED
     ),
@@ -311,9 +310,6 @@ ROWS: Mapping[str, Row | None] = {
     "backend_stack.backends[](tensorrt).precision": backend("tensorrt", "precision", "fp16"),
     "backend_stack.backends[](tensorrt).min_block_size": backend("tensorrt", "min_block_size", 2),
     "backend_stack.backends[](tensorrt).exclude_ops": backend("tensorrt", "exclude_ops", ["aten.add.Tensor"]),
-    "backend_stack.backends[](tensorrt).require_full_compilation": backend(
-        "tensorrt", "require_full_compilation", True, data_dependent_ops="take"
-    ),
     "backend_stack.backends[](tensorrt).data_dependent_ops": backend("tensorrt", "data_dependent_ops", "take"),
     "backend_stack.backends[](tensorrt).optimization_profiles": backend("tensorrt", "optimization_profiles", PROFILES),
     **{
@@ -710,12 +706,6 @@ def test_every_attribute_has_a_row(action_keys: ActionKeys) -> None:
     assert (found - ROWS.keys(), ROWS.keys() - found) == (set(), set())
 
 
-def test_an_attribute_whose_row_is_empty_has_one_value(action_keys: ActionKeys) -> None:
-    schema = action_keys.rules.by_name["device_target"].attrs.model_json_schema()
-    assert schema["properties"]["os"]["const"] == "linux"
-    assert [name for name, row in ROWS.items() if row is None] == ["device_target.os"]
-
-
 @pytest.mark.parametrize(
     ("target", "attribute"),
     [
@@ -735,10 +725,9 @@ def test_a_list_in_the_attribute_is_the_target_with_the_list(
         assert action_keys.keys(((*target, attribute), {"forward": names})) == action_keys.keys()
 
 
-@pytest.mark.parametrize("attribute", [name for name, row in ROWS.items() if row is not None])
+@pytest.mark.parametrize("attribute", ROWS)
 def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(action_keys: ActionKeys, attribute: str) -> None:
     row = ROWS[attribute]
-    assert row is not None
     before, after = action_keys.before(json.dumps(row.before)), action_keys.keys(*row.before, (row.path, row.value))
     assert before.keys() == after.keys()
     changed = {name for name in before if before[name] != after[name]}

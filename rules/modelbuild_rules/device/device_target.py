@@ -35,9 +35,6 @@ class DeviceTargetAttrs(Attrs):
     arch: Literal["x86_64", "aarch64"]
     """The CPU's architecture."""
 
-    os: Literal["linux"] = "linux"
-    """The operating system."""
-
     compute_capabilities: tuple[Capability, ...] = ()
     """CUDA compute capabilities, such as ["8.6", "8.9"]; empty for a device without CUDA."""
 
@@ -72,7 +69,6 @@ def device_target(ctx: Context[DeviceTargetAttrs]) -> tuple[Provider, ...]:
     return (
         DeviceTarget(
             arch=attrs.arch,
-            os=attrs.os,
             compute_capabilities=attrs.compute_capabilities,
             gpu=attrs.gpu,
             memory=attrs.memory if attrs.memory is None else int(attrs.memory),

@@ -65,10 +65,6 @@ class Tensorrt(Attrs):
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
-    require_full_compilation: Annotated[bool, Decides("partition")] = False
-    """Fail the build unless TensorRT takes every node, in one engine. Requires data_dependent_ops = "take", which is
-    not the default of `rtx`."""
-
     data_dependent_ops: Annotated[Literal["fallback", "take"] | None, Decides("partition", "compile")] = None
     """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
     default "fallback" with `rtx`, which cannot build them, or "take" with `standard`."""
@@ -95,18 +91,6 @@ def _falls_back(flavour: str, given: str | None) -> bool:
 @dataclass(frozen=True)
 class TensorrtBackend(Backend):
     """The declaration, which derives the steps' attributes from the table and the device."""
-
-    def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Return the attribute to change and the problem if attributes contradict each other; else None."""
-        assert isinstance(table, Tensorrt)
-        given = table.data_dependent_ops
-        if not table.require_full_compilation or not _falls_back(table.flavour, given):
-            return None
-        message = "require_full_compilation lets no node fall back; expected "
-        if given:
-            return "data_dependent_ops", f"{message}one of the two"
-        by_default = f'data_dependent_ops = "take" with it, which is "fallback" with the flavour {table.flavour}'
-        return "require_full_compilation", f"{message}{by_default}"
 
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]

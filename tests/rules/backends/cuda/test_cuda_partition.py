@@ -197,7 +197,6 @@ TENSORRT: Mapping[str, Any] = {
         "precision": "fp32",
         "min_block_size": 1,
         "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor"],
-        "require_full_compilation": False,
         "optimization_profiles": [],
         "fallback_data_dependent_ops": True,
         "target_device": "cuda:0",

@@ -20,7 +20,6 @@ OFFERED: Mapping[str, Any] = {
     "precision": "fp32",
     "min_block_size": 1,
     "exclude_ops": [],
-    "require_full_compilation": False,
     "optimization_profiles": [],
     "fallback_data_dependent_ops": True,
     "target_device": "cuda:0",

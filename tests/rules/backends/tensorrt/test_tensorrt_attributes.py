@@ -36,7 +36,6 @@ def seen(given: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
         ({"precision": "fp32"}, {}, BOTH),
         ({"min_block_size": 2}, {}, PARTITION),
         ({"exclude_ops": ["aten.add.Tensor"]}, {}, PARTITION),
-        ({"require_full_compilation": True}, {}, PARTITION),
         ({"data_dependent_ops": "take"}, {}, BOTH),
         ({"optimization_profiles": [{"x": {"min": [1], "opt": [2], "max": [3]}}]}, {}, PARTITION),
         ({"workspace_size": "2GiB"}, {}, COMPILE),

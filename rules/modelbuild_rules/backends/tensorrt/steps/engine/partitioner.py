@@ -47,8 +47,6 @@ class TensorrtPartitioner(Partitioner):
             pass
         partitions = large_enough(found, support, self._attributes["min_block_size"])
         self.refused = support.refused
-        if self._attributes["require_full_compilation"]:
-            _require_all(program, partitions, support)
         _require_effect(self._attributes["precision"], partitions)
         profiles = profiles_of(program, self._attributes["optimization_profiles"]) if partitions else []
         device = CompileSpec("target_device", self._attributes["target_device"].encode())
@@ -76,21 +74,6 @@ def _require_effect(precision: str, partitions: list[list[torch.fx.Node]]) -> No
             f'precision = "{precision}" has no effect: no operator that TensorRT takes computes in float32;'
             ' expected "fp32" or "tf32"'
         )
-
-
-def _require_all(program: ExportedProgram, partitions: list[list[torch.fx.Node]], support: Support) -> None:
-    left = [node for node in program.graph.nodes if node.op == "call_function" and "delegation_tag" not in node.meta]
-    taken = {node for nodes in partitions for node in nodes}
-    out = [node for node in left if node not in taken]
-    if out:
-        node = out[0]
-        why = support.refused.get(node.name, "not offered")
-        raise StepError(
-            f"require_full_compilation: TensorRT does not take {len(out)} of {len(left)} nodes; the first is"
-            f" {getattr(node.target, '__name__', node.target)} (node {node.name}): {why}"
-        )
-    if len(partitions) > 1:
-        raise StepError(f"require_full_compilation: the program has {len(partitions)} partitions; expected one")
 
 
 def _tag_constants(program: ExportedProgram) -> None:

@@ -15,7 +15,6 @@ DEFAULTS: Mapping[str, Any] = {
     "precision": "tf32",
     "min_block_size": 1,
     "exclude_ops": (),
-    "require_full_compilation": False,
     "fallback_data_dependent_ops": None,
     "workspace_size": 1 << 30,
 }
@@ -33,7 +32,6 @@ def compilation_settings(attributes: Mapping[str, Any]) -> Any:
         device=torch_tensorrt.Device("cuda:0"),
         min_block_size=given["min_block_size"],
         torch_executed_ops={_operator(name) for name in given["exclude_ops"]},
-        require_full_compilation=given["require_full_compilation"],
         fallback_data_dependent_ops=given["flavour"] == "rtx" if fallback is None else fallback,
         disable_tf32=given["precision"] != "tf32",
         workspace_size=given["workspace_size"],
