@@ -90,26 +90,15 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate most similar to `word`, or None when none is near."""
     import difflib
 
-    from modelbuild.look_alikes import look_alike
-
     if len(word) > _LONGEST:
         return None
     known = [each for each in sorted(candidates, reverse=True) if len(each) <= _LONGEST]
-    if alike := [each for each in known if look_alike(word, each)]:
-        return alike[-1]
     lowered = {each.lower(): each for each in known}
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return lowered[found[0]] if found else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?`, or the empty string when no candidate is near. Characters are escaped where both
-    look equal."""
+    """Return `; did you mean 'x'?`, or the empty string when no candidate is near."""
     best = nearest(word, candidates)
-    if best is None:
-        return ""
-
-    from modelbuild.look_alikes import look_alike
-
-    escaped = f" It is {best!a}, not {word!a}" if look_alike(word, best) else ""
-    return f"; did you mean '{best}'?{escaped}"
+    return "" if best is None else f"; did you mean '{best}'?"

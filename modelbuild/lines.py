@@ -26,11 +26,8 @@ def one_line(text: str) -> str:
 
 
 def shown(text: str, most: int = 60) -> str:
-    """Return text in quotes, on one line and truncated, for an error message. Characters are escaped if the text looks
-    like ASCII, and is not."""
-    from modelbuild.look_alikes import outline
-
-    quoted = ascii(text[:most]) if outline(text[:most]).isascii() else repr(text[:most])
+    """Return text in quotes, on one line and truncated, for an error message."""
+    quoted = repr(text[:most])
     return quoted if len(text) <= most and len(quoted) <= most else f"{quoted[: most - 3]}..."
 
 
