@@ -65,7 +65,7 @@ def touched_by_contents(
     same = change.same_at(root)
     dependents: dict[str, list[str]] = defaultdict(list)
     reading: set[str] = set()
-    for label in [label for package in loader.packages_below("") for label in world.members(package)]:
+    for label in [label for package in loader.packages_below("") for label in world.packages.members(package)]:
         for needed in world.needs(label):
             if world.packages.target(needed) is not None:
                 dependents[needed].append(label)

@@ -83,9 +83,6 @@ class ConfiguredWorld:
         found = {self._node(needed) for needed in self.analyzer.dependencies[target.node] if needed.label in named}
         return found | {file for path, file in self._files(target) if path[0] == attribute}
 
-    def members(self, package: str) -> list[str]:
-        return self.find(f"//{package}:all")
-
     def build_files(self, package: str) -> list[str]:
         return self.packages.build_files(package)
 

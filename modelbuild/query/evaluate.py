@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from modelbuild.errors import UsageError, did_you_mean
-from modelbuild.query.expression import Binary, Expression, FunctionCall, Let, Word, Words, parse_expression
+from modelbuild.query.expression import Binary, Expression, FunctionCall, Word, Words, parse_expression
 from modelbuild.query.functions import FUNCTIONS
 from modelbuild.query.world import World
 
@@ -16,42 +15,36 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 def evaluate(world: World, text: str) -> set[str]:
     """Return the nodes that an expression selects. Raises UsageError for an invalid expression."""
-    return _evaluate(world, parse_expression(text), {})
+    return _evaluate(world, parse_expression(text))
 
 
-def _evaluate(world: World, expression: Expression, variables: Mapping[str, set[str]]) -> set[str]:
+def _evaluate(world: World, expression: Expression) -> set[str]:
     match expression:
-        case Word(text=text, column=column) if text.startswith("$"):
-            if text[1:] not in variables:
-                raise UsageError(f"query, column {column}: no variable '{text}'{did_you_mean(text[1:], variables)}")
-            return variables[text[1:]]
         case Word():
             return set(world.find(expression.text))
         case Words(words=words):
-            return {node for word in words for node in _evaluate(world, word, variables)}
-        case Let(name=name, value=value, body=body):
-            return _evaluate(world, body, {**variables, name: _evaluate(world, value, variables)})
+            return {node for word in words for node in _evaluate(world, word)}
         case Binary():
-            return _chain(world, expression, variables)
+            return _chain(world, expression)
         case FunctionCall():
-            return _call(world, expression, variables)
+            return _call(world, expression)
 
 
-def _chain(world: World, last: Binary, variables: Mapping[str, set[str]]) -> set[str]:
+def _chain(world: World, last: Binary) -> set[str]:
     """Apply operators from left to right; in a loop, because an expression may have thousands."""
     first: Expression = last
     operations: list[Binary] = []
     while isinstance(first, Binary):
         operations.append(first)
         first = first.left
-    found = _evaluate(world, first, variables)
+    found = _evaluate(world, first)
     for each in reversed(operations):
-        right = _evaluate(world, each.right, variables)
+        right = _evaluate(world, each.right)
         found = {"union": found | right, "except": found - right, "intersect": found & right}[each.operator]
     return found
 
 
-def _call(world: World, call: FunctionCall, variables: Mapping[str, set[str]]) -> set[str]:
+def _call(world: World, call: FunctionCall) -> set[str]:
     function = FUNCTIONS.get(call.function)
     where = f"query, column {call.column}"
     if function is None:
@@ -63,7 +56,7 @@ def _call(world: World, call: FunctionCall, variables: Mapping[str, set[str]]) -
     values: list[Any] = []
     for kind_, argument in zip(function.takes, call.arguments, strict=False):
         if kind_ == "expression":
-            values.append(_evaluate(world, argument, variables))
+            values.append(_evaluate(world, argument))
         elif not isinstance(argument, Word) or (kind_ == "number" and not _NUMBER.match(argument.text)):
             raise UsageError(f"{where}: {call.function} takes a {kind_} as argument {len(values) + 1}")
         else:

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeAlias
 
 from modelbuild.errors import UsageError
 
-_TOKEN = re.compile(r"""\s+|(?P<text>"[^"]*"|'[^']*')|(?P<sign>[()+^=,])|(?P<word>[A-Za-z0-9_/:.@$*~\[\]-]+)""")
+_TOKEN = re.compile(r"""\s+|(?P<text>"[^"]*"|'[^']*')|(?P<sign>[()+^,])|(?P<word>[A-Za-z0-9_/:.@*~\[\]-]+)""")
 _OPERATORS = {
     "+": "union",
     "union": "union",
@@ -17,14 +17,14 @@ _OPERATORS = {
     "^": "intersect",
     "intersect": "intersect",
 }
-# Maximum depth of parentheses, functions and lets; each takes some of Python's recursion limit.
+# Maximum depth of parentheses and functions; each takes some of Python's recursion limit.
 _DEEPEST = 100
-_RESERVED = frozenset((*_OPERATORS, "let", "in", "set", "=", "(", ")", ","))
+_RESERVED = frozenset((*_OPERATORS, "set", "(", ")", ","))
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A target pattern, a text or number as an argument, or `$name`; `column` counts from 1."""
+    """A target pattern, or a text or number as an argument; `column` counts from 1."""
 
     text: str
     column: int
@@ -50,22 +50,13 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
-    """`let name = value in body`."""
-
-    name: str
-    value: Expression
-    body: Expression
-
-
-@dataclass(frozen=True, slots=True)
 class Words:
     """`set(//a //b:c)`."""
 
     words: tuple[Word, ...]
 
 
-Expression: TypeAlias = Word | FunctionCall | Binary | Let | Words
+Expression: TypeAlias = Word | FunctionCall | Binary | Words
 
 
 def parse_expression(text: str) -> Expression:
@@ -116,12 +107,6 @@ class _Parser:
             inner = self.expression()
             self._expect(")")
             return inner
-        if self._accept("let"):
-            name = self._word("a variable's name").text
-            self._expect("=")
-            value = self.expression()
-            self._expect("in")
-            return Let(name, value, self.expression())
         if self._accept("set"):
             self._expect("(")
             words = []

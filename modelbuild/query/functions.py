@@ -54,11 +54,6 @@ def somepath(world: World, starts: Collection[str], ends: Collection[str]) -> se
     return set(best)
 
 
-def allpaths(world: World, starts: Collection[str], ends: Collection[str]) -> set[str]:
-    """Return the nodes on any path from a start to an end."""
-    return rdeps(world, starts, ends)
-
-
 def attr(world: World, name: str, pattern: str, nodes: Collection[str]) -> set[str]:
     """Return the targets that have an attribute whose text (see `as_text`) the pattern matches anywhere. An unset
     attribute has its default. For a select, each possible value is matched."""
@@ -85,12 +80,6 @@ def kind(world: World, pattern: str, nodes: Collection[str]) -> set[str]:
 def labels(world: World, attribute: str, nodes: Collection[str]) -> set[str]:
     """Return the targets and files that an attribute of the nodes names."""
     return {named for node in nodes for named in world.labels(node, attribute)}
-
-
-def siblings(world: World, nodes: Collection[str]) -> set[str]:
-    """Return every target of the nodes' packages."""
-    packages = {package_of(world.label(node)) for node in nodes}
-    return {member for package in packages for member in world.members(package)}
 
 
 def buildfiles(world: World, nodes: Collection[str]) -> set[str]:
@@ -134,7 +123,6 @@ def as_text(value: Any) -> str:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "allpaths": Function(allpaths, ("expression", "expression")),
     "attr": Function(attr, ("text", "text", "expression")),
     "buildfiles": Function(buildfiles, ("expression",)),
     "deps": Function(deps, ("expression", "number"), 1),
@@ -142,7 +130,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "kind": Function(kind, ("text", "expression")),
     "labels": Function(labels, ("text", "expression")),
     "rdeps": Function(rdeps, ("expression", "expression", "number"), 1),
-    "siblings": Function(siblings, ("expression",)),
     "somepath": Function(somepath, ("expression", "expression")),
     "tests": Function(tests, ("expression",)),
 }

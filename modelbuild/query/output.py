@@ -1,4 +1,4 @@
-"""Render nodes as labels, JSON, edges or Graphviz."""
+"""Render nodes as labels, JSON or Graphviz."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ Needs: TypeAlias = Callable[[str], Collection[str]]
 
 
 def render(nodes: Collection[str], form: str, needs: Needs, describe: Callable[[str], Mapping[str, Any]]) -> list[str]:
-    """Return lines in one of four formats. Only edges between the nodes are included.
+    """Return lines in one of three formats. Only edges between the nodes are included.
 
     label   one node per line, sorted
     json    one object: the version of this format, and the result of `describe` for each node
-    graph   one edge per line, `from` TAB `to`; a node without edges is alone on its line
     dot     Graphviz
     """
     ordered = sorted(nodes)
@@ -25,9 +24,6 @@ def render(nodes: Collection[str], form: str, needs: Needs, describe: Callable[[
     if form == "json":
         return [json.dumps({"version": VERSION, "nodes": [describe(node) for node in ordered]})]
     edges = [(node, needed) for node in ordered for needed in sorted(needs(node)) if needed in nodes]
-    alone = [node for node in ordered if not any(node in edge for edge in edges)]
-    if form == "graph":
-        return [*(f"{a}\t{b}" for a, b in edges), *alone]
     return [
         "digraph modelbuild {",
         "  node [shape=box];",

@@ -68,9 +68,6 @@ class TargetWorld:
             found.update(toolchain_labels(target))
         return found
 
-    def members(self, package: str) -> list[str]:
-        return self.packages.members(package)
-
     def build_files(self, package: str) -> list[str]:
         return self.packages.build_files(package)
 

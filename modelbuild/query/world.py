@@ -31,9 +31,6 @@ class World(Protocol):
     def labels(self, node: str, attribute: str) -> Collection[str]:
         """Return the nodes that an attribute names."""
 
-    def members(self, package: str) -> list[str]:
-        """Return all targets of a package."""
-
     def build_files(self, package: str) -> list[str]:
         """Return the files that declare the targets of a package."""
 

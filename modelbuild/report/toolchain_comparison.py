@@ -180,7 +180,7 @@ def with_tests(workspace: Workspace, patterns: Sequence[str], package: str) -> t
     asked = [str(target.label) for target in expand_patterns(analyzer.loader, patterns, package)]
     if not asked:
         raise UsageError(f"no target in {' '.join(patterns)}")
-    every = [label for name in analyzer.loader.packages_below("") for label in world.members(name)]
+    every = [label for name in analyzer.loader.packages_below("") for label in world.packages.members(name)]
     tests = [label for label in every if world.kind(label).endswith(_TEST_SUFFIX) and _is_wanted(world, label)]
     return tuple(dict.fromkeys((*asked, *(test for test in tests if not set(asked).isdisjoint(world.needs(test))))))
 

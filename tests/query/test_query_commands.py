@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import pytest
 from click.testing import CliRunner
 
@@ -107,7 +106,6 @@ def ask(workspace: Path, *arguments: str) -> list[str]:
         ("rdeps(//m:all, //m:low, 1)", "low mid some_test"),
         ("somepath(//m:top, //m:low2.txt)", "top mid low low2.txt"),
         ("somepath(//m:low, //m:top)", ""),
-        ("allpaths(//m:suite, //m:low)", "suite inner some_test top mid low"),
         ("kind('^sum rule', //m:all)", "top mid low"),
         ("kind(source, deps(//m:top))", "top.txt mid.txt low1.txt low2.txt"),
         ("attr(word, hello, //m:all)", "mid"),
@@ -115,12 +113,10 @@ def ask(workspace: Path, *arguments: str) -> list[str]:
         ("attr(tags, nightly, //...)", "mid"),
         ("attr(srcs, 'mid\\.txt', //m:all)", "mid"),
         ("filter('/m:.*t$', //m:all)", "apart some_test"),
-        ("siblings(//m:low) - //m:apart", "top mid low suite inner some_test"),
         ("buildfiles(//m:low)", "BUILD.toml //:MODELBUILD.toml //tools/rules:__init__.py //tools/rules:sums.py"),
         ("labels(srcs, //m:top)", "mid top.txt"),
         ("labels(device, //m:all)", "//:a"),
         ("tests(//m:suite)", "some_test"),
-        ("let v = deps(//m:top) in kind(rule, $v) ^ //m:all", "top mid low"),
         ("set(//m:low //:a) + //m:top.txt", "low //:a top.txt"),
     ],
 )
@@ -134,8 +130,6 @@ def test_patterns_are_relative_to_the_folder(workspace: Path) -> None:
 
 
 def test_forms(workspace: Path) -> None:
-    graph = ask(workspace, "query", "deps(//m:top) - //m:top.txt - //:b", "--output", "graph")
-    assert [line for line in graph if line.endswith((":mid", ":low"))] == ["//m:mid\t//m:low", "//m:top\t//m:mid"]
     dot = ask(workspace, "query", "deps(//m:low)", "--output", "dot")
     assert dot[0] == "digraph modelbuild {"
     assert '  "//m:low" -> "//m:low1.txt";' in dot
@@ -191,9 +185,8 @@ def test_aquery_tells_keys_of_what_is_in_the_cache(workspace: Path) -> None:
     text = ask(workspace, "aquery", "//m:top")
     assert text[0] == "sum //m:top"
     assert f"  key      {top['key']} (in the cache)" in text
-    edges = ask(workspace, "aquery", "deps(//m:top)", "--output", "graph")
-    assert edges == ["//m:top#sum\t//m:mid (//:a)#sum"]
-    assert nx.is_directed_acyclic_graph(nx.DiGraph([tuple(line.split("\t")) for line in edges]))
+    edges = ask(workspace, "aquery", "deps(//m:top)", "--output", "dot")
+    assert '  "//m:top#sum" -> "//m:mid (//:a)#sum";' in edges
 
 
 @pytest.mark.parametrize(
@@ -202,7 +195,6 @@ def test_aquery_tells_keys_of_what_is_in_the_cache(workspace: Path) -> None:
         ("depz(//...)", "no function 'depz'; did you mean 'deps'?"),
         ("deps(//m:top, many)", "deps takes a number as argument 2"),
         ("kind(//...)", "expected kind(text, expression), got 1 arguments"),
-        ("$x", "no variable '$x'"),
         ("kind('(', //...)", "is not a regular expression"),
         ("//m:tob", "no target 'tob' in //m; did you mean 'top'?"),
     ],

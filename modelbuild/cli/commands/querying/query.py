@@ -18,7 +18,7 @@ from modelbuild.query.target_world import TargetWorld
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 # See modelbuild.query.output; modelbuild.query.listing has the formats for targets only.
-GRAPHS = ("label", "json", "graph", "dot")
+GRAPHS = ("label", "json", "dot")
 FORMATS = (*GRAPHS, "build", "files", "location")
 
 
