@@ -1,4 +1,4 @@
-"""Completion of targets, profiles and inputs for shells, by click: `_MODELBUILD_COMPLETE=bash_source modelbuild` prints
+"""Completion of targets and profiles for shells, by click: `_MODELBUILD_COMPLETE=bash_source modelbuild` prints
 its script."""
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import ModelbuildError
 from modelbuild.loading.matrix import MATRIX, matrix_of, read_matrices
 from modelbuild.loading.matrix_expansion import expand_matrix
@@ -34,12 +33,12 @@ class _Workspace(click.ParamType[str]):
         try:
             root = find_root(folder)
             package = folder.relative_to(root).as_posix().removeprefix(".")
-            found = [each for each in self.names(root, package, ctx, incomplete) if each.isprintable()]
+            found = [each for each in self.names(root, package, incomplete) if each.isprintable()]
         except ModelbuildError:
             return []
         return [CompletionItem(each) for each in found]
 
-    def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
+    def names(self, root: Path, package: str, incomplete: str) -> Iterable[str]:
         """Return the candidates. `package` is the package of the command's folder."""
         raise NotImplementedError
 
@@ -47,7 +46,7 @@ class _Workspace(click.ParamType[str]):
 class TargetName(_Workspace):
     """A label or a pattern."""
 
-    def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
+    def names(self, root: Path, package: str, incomplete: str) -> Iterable[str]:
         if incomplete.startswith("//"):
             return [f"//{label}" for label in _labels(root, incomplete[2:])]
         return ["//"] * "//".startswith(incomplete) + list(_relative(root, package, incomplete))
@@ -56,28 +55,8 @@ class TargetName(_Workspace):
 class ProfileName(_Workspace):
     """The name of a profile in MODELBUILD.toml."""
 
-    def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
+    def names(self, root: Path, package: str, incomplete: str) -> Iterable[str]:
         return [name for name in load_workspace(root).config.profiles if name.startswith(incomplete)]
-
-
-class InputName(_Workspace):
-    """NAME=FILE for an input of the program that the command line names."""
-
-    def names(self, root: Path, package: str, ctx: click.Context, incomplete: str) -> Iterable[str]:
-
-        # Every command imports this module; a build with nothing to do needs no rules.
-        from modelbuild.analysis.open import open_analyzer
-        from modelbuild.api.providers import Runnable
-
-        # Without the value of its last option, click leaves the arguments of a command unnamed.
-        target = ctx.params.get("target") or next(iter(ctx.args), None)
-        if target is None:
-            return []
-        program = open_analyzer(load_workspace(root)).analyze(label_of(target, package))
-        methods = [each.method_inputs for each in program.providers if isinstance(each, Runnable)]
-        given = {text.partition("=")[0] for text in ctx.params.get("inputs") or ()}
-        known = dict.fromkeys(name for method in methods for names in method.values() for name in names or ())
-        return [f"{name}=" for name in known if name.startswith(incomplete) and name not in given]
 
 
 class Bash(BashComplete):
@@ -102,7 +81,7 @@ class Bash(BashComplete):
         return f"{item.type},{str(item.value).removeprefix(self._known)}"
 
 
-TARGET, PROFILE, INPUT = TargetName(), ProfileName(), InputName()
+TARGET, PROFILE = TargetName(), ProfileName()
 
 
 def use() -> None:

@@ -1,4 +1,4 @@
-"""Completion of commands, targets, profiles and inputs, as shells ask for it."""
+"""Completion of commands, targets and profiles, as shells ask for it."""
 
 from __future__ import annotations
 
@@ -122,41 +122,6 @@ def test_profiles(workspace: Path, completed: Callable[[str], list[str]]) -> Non
     assert completed("modelbuild test //models:detector --config ") == ["ci", "cold", "fast"]
     workspace.joinpath("MODELBUILD.toml").write_text("[profile.ci\n")
     assert completed("modelbuild build --config c") == []
-
-
-PROGRAM = """
-[[torch_model]]
-name = "model"
-entry = "net.py:Net"
-inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "index", shape = [1], dtype = "int64" }]
-[[backend_stack]]
-name = "stack"
-backends = ["portable"]
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("modelbuild run //nets:program --input ", ["image=", "index="]),
-        ("modelbuild run nets:program --repeat 3 --input in", ["index="]),
-        ("modelbuild -C nets run --quiet :program --input image=x.npy --input ", ["index="]),
-        ("modelbuild run --input ", []),
-        ("modelbuild run //nets:nothing --input ", []),
-        ("modelbuild run //models:detector --input ", []),
-    ],
-)
-def test_inputs_of_a_program(
-    workspace: Path, completed: Callable[[str], list[str]], line: str, expected: list[str]
-) -> None:
-    (workspace / "nets").mkdir()
-    (workspace / "nets/BUILD.toml").write_text(PROGRAM)
-    (workspace / "nets/net.py").touch()
-    assert completed(line) == expected
 
 
 @pytest.mark.parametrize(

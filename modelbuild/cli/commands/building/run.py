@@ -17,7 +17,7 @@ import click
 
 from modelbuild.analysis.make_toolchain import make_toolchain
 from modelbuild.analysis.open import open_analyzer
-from modelbuild.cli.completion import INPUT, TARGET
+from modelbuild.cli.completion import TARGET
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
 from modelbuild.cli.page import write_program
@@ -48,7 +48,6 @@ _OPTIONS = [
         "--input",
         "inputs",
         multiple=True,
-        type=INPUT,
         metavar="NAME=FILE",
         help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
     ),
