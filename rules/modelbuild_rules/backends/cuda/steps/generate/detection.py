@@ -8,7 +8,6 @@ Uses a private part of torch, which target_gpu.py lists.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -37,49 +36,43 @@ def _registered(name: str) -> Iterator[Any]:
         yield getattr(operators, packet).default
 
 
-def suppresses(boxes: Tensor, scores: Tensor, *arguments: Any) -> bool:
-    """Return whether the arguments of nms or batched_nms can be decomposed."""
-    from modelbuild_rules.backends.cuda.steps.generate.lowerings.suppression import MOST_BOXES
+def _suppresses(boxes: Tensor, scores: Tensor, threshold: float) -> bool:
+    """Return whether nms or batched_nms of these arguments can be decomposed."""
+    from modelbuild_rules.backends.cuda.steps.generate.lowerings import suppression  # noqa: F401 - registers it
 
-    typed = boxes.dtype == scores.dtype == torch.float32
-    return typed and _most(boxes) <= MOST_BOXES and arguments[-1] >= 0
-
-
-def _most(boxes: Tensor) -> float:
-    most = upper(boxes.shape[0])
-    return math.inf if most is None else most
+    return boxes.dtype == scores.dtype == torch.float32 and threshold >= 0
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Any:
     """Return torchvision.nms: indices of kept boxes, best first."""
-    if not suppresses(boxes, scores, iou_threshold):
+    if not _suppresses(boxes, scores, iou_threshold):
         return NotImplemented
     order = _best_first(scores)
-    return _kept(order, _suppressed(boxes.index_select(0, order), None, iou_threshold), int(_most(boxes)))
+    return _kept(order, _suppressed(boxes.index_select(0, order), None, iou_threshold))
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Any:
     """Return modelbuild_kernels.batched_nms: nms among the boxes of each class."""
-    if not suppresses(boxes, scores, iou_threshold):
+    if not _suppresses(boxes, scores, iou_threshold):
         return NotImplemented
-    most = int(_most(boxes))
+    most = upper(boxes.shape[0])
     order = _best_first(scores)
     boxes, classes = boxes.index_select(0, order), idxs.index_select(0, order)
     largest = torch.cat([boxes.reshape(-1), boxes.new_full((1,), -torch.inf)]).amax()
     moved = boxes + (classes.to(boxes.dtype) * (largest + 1)).unsqueeze(1)
     count = torch.ones_like(classes, dtype=torch.int64).sum()
     apart = count <= _MOVED_APART
-    of_class = None if most <= _MOVED_APART else (classes, apart)
+    of_class = None if most is not None and most <= _MOVED_APART else (classes, apart)
     suppressed = _suppressed(torch.where(apart, moved, boxes), of_class, iou_threshold)
-    return _kept(order, suppressed, most, (classes == classes) | apart)
+    return _kept(order, suppressed, (classes == classes) | apart)
 
 
 def _best_first(scores: Tensor) -> Tensor:
     return torch.sort(scores, descending=True, stable=True)[1]
 
 
-def _kept(order: Tensor, suppressed: Tensor, most: int, wanted: Tensor | None = None) -> Tensor:
-    kept = torch.ops.modelbuild.suppression(suppressed, most) != 0
+def _kept(order: Tensor, suppressed: Tensor, wanted: Tensor | None = None) -> Tensor:
+    kept = torch.ops.modelbuild.suppression(suppressed) != 0
     return order.index_select(0, nonzero(kept if wanted is None else kept & wanted).squeeze(1))
 
 
