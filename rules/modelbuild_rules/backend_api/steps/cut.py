@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-from modelbuild_rules.backend_api.steps.shapes import on_sizes
+from modelbuild_rules.backend_api.steps.shapes import on_sizes, values_of
 
 SIZE_ACROSS = "a size is an input or output of the partition, and delegates support tensors only"
 CONSTANT = "computes with constants only"
@@ -38,10 +38,10 @@ def proposed(program: ExportedProgram, support: Support) -> list[list[torch.fx.N
 
 
 def large_enough(partitions: list[list[torch.fx.Node]], support: Support, least: int) -> list[list[torch.fx.Node]]:
-    """Return the partitions with at least `least` operators. Nodes of smaller partitions are refused."""
+    """Return the partitions with at least `least` operators on tensors. Nodes of smaller partitions are refused."""
     kept = []
     for nodes in partitions:
-        count = sum(node.target is not operator.getitem and not on_sizes(node) for node in nodes)
+        count = sum(node.target is not operator.getitem and _has_tensor(node) for node in nodes)
         if count >= least:
             kept.append(nodes)
         else:
@@ -83,6 +83,10 @@ def _constants(program: ExportedProgram) -> set[str]:
     changed = set(signature.buffers_to_mutate.values())
     buffers = {name for name, target in signature.inputs_to_buffers.items() if target not in changed}
     return {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants, *buffers}
+
+
+def _has_tensor(node: torch.fx.Node) -> bool:
+    return any(isinstance(value, torch.Tensor) for value in values_of(node))
 
 
 def _is_tensor(node: torch.fx.Node) -> bool:

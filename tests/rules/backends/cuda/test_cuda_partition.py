@@ -20,7 +20,6 @@ from modelbuild_rules.backends.cuda.steps.generate.support import (
     EXCLUDED,
     NO_KERNEL,
 )
-from modelbuild_rules.backends.cuda.steps.partitioning import ADVICE
 
 
 def why(lowered: Any, op: str) -> set[str]:
@@ -42,26 +41,43 @@ def test_alone_it_takes_everything(lowering: Any, programs: Mapping[str, Any]) -
 
 
 def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: Mapping[str, Any]) -> None:
-    lowered = lowering(programs["select"].make()[0], [lowering.cuda(), lowering.PORTABLE])
+    backends = [lowering.cuda(data_dependent_ops="fallback"), lowering.PORTABLE]
+    lowered = lowering(programs["select"].make()[0], backends)
     assert "aten.nonzero.default" in lowered.taken("portable")
     assert "aten.index_select.default" in lowered.taken("portable")
     assert {"aten.addmm.default", "aten.sigmoid.default", "aten.amax.default"} <= set(lowered.taken("cuda"))
     assert why(lowered, "aten.nonzero.default") == why(lowered, "aten.index_select.default") == {DATA_DEPENDENT}
 
 
-def test_it_takes_what_the_advice_says_instead(lowering: Any) -> None:
-    class Rows(nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            mask = x[:, 0] > 0
-            return x[torch.topk(mask.int(), 2).indices], torch.where(mask[:, None], x, 0.0)
+def test_data_dependent_nodes_and_their_users_are_taken(lowering: Any, programs: Mapping[str, Any]) -> None:
+    for name in ("select", "detector", "regions", "counted"):
+        lowered = lowering(programs[name].make()[0], [lowering.cuda(), lowering.PORTABLE])
+        assert (len(lowered.plan), lowered.taken("portable")) == (1, [])
 
-    assert set(ADVICE) == {"aten.nonzero.default"}
-    lowered = lowering(export(Rows(), (torch.randn(4, 3),)), [lowering.cuda(), lowering.PORTABLE])
-    assert lowered.taken("portable") == []
+
+def test_other_counts_are_left(lowering: Any) -> None:
+    class Counts(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            found = torch.unique(x)
+            return found, torch.bincount(x, minlength=256), found * 2
+
+    lowered = lowering(export(Counts(), (torch.zeros(4, dtype=torch.uint8),)), [lowering.cuda(), lowering.PORTABLE])
+    assert {"aten._unique2.default", "aten.bincount.default"} <= set(lowered.taken("portable"))
+    assert "aten.mul.Tensor" in lowered.taken("cuda")
+    assert why(lowered, "aten._unique2.default") == {NO_KERNEL}
+
+
+def test_no_partition_only_checks_sizes(lowering: Any) -> None:
+    class Found(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return torch.unique(x), x.sin()
+
+    lowered = lowering(export(Found(), (torch.zeros(4),)), [lowering.cuda(), lowering.PORTABLE])
+    assert lowered.taken("cuda") == ["aten.sin.default"]
 
 
 def test_data_dependent_nodes_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
-    with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected no such.*"fallback"'):
+    with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected no such.*"take" or "fallback"'):
         lowering(programs["select"].make()[0], [lowering.cuda(data_dependent_ops="error"), lowering.PORTABLE])
 
 

@@ -15,11 +15,6 @@ from modelbuild_rules.backends.cuda.steps.generate.lowerable import refused
 from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions, compile_specs
 from modelbuild_rules.backends.cuda.steps.generate.support import NO_KERNEL
 
-ADVICE: Mapping[str, str] = {
-    "aten.nonzero.default": "topk of the mask with a fixed number, or where, which keeps the size",
-}
-"""By operator. tests/rules/backends/cuda/test_cuda_partition.py shows that CUDA takes what it says."""
-
 
 class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
@@ -27,7 +22,6 @@ class _CudaPartitioning(Partitioning):
     on_gpu = True
     generates_code = True
     real_arithmetic = True
-    advice = ADVICE
 
     def common(self, attributes: Mapping[str, Any]) -> str:
         """Return the GPU on which partitions share their state."""

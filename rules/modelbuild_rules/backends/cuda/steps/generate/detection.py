@@ -109,8 +109,14 @@ def _overlaps(best: Sequence[Tensor], other: Sequence[Tensor], threshold: float)
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (best, other)]
     union = areas[0] + areas[1] - shared
     bound, half = _float32_bound(threshold)
-    rest = torch.ops.prims.fma(union, torch.full_like(union, -bound), shared)
+    rest = _fused(union, -bound, shared)
     return (rest > union * half) & (union >= 0)
+
+
+def _fused(x: Tensor, factor: float, addend: Tensor) -> Tensor:
+    """Return x * factor + addend, rounded once."""
+    made: Tensor = torch.ops.prims.fma(x, torch.full_like(x, factor), addend)
+    return made
 
 
 def _float32_bound(threshold: float) -> tuple[float, float]:
