@@ -13,6 +13,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from modelbuild_rules.backend_api.steps.shapes import on_sizes, values_of
 
 SIZE_ACROSS = "a size is an input or output of the partition, and delegates support tensors only"
+CHECK = "only checks a size of an input of the partition"
 CONSTANT = "computes with constants only"
 
 
@@ -71,10 +72,24 @@ def _unfit(program: ExportedProgram, nodes: list[torch.fx.Node]) -> Iterable[tup
     across |= {user for node in inputs if not _is_tensor(node) for user in node.users if user in inside}
     if across:
         return [(node, SIZE_ACROSS) for node in across]
+    if checks := _checks_of_inputs(nodes):
+        return [(node, CHECK) for node in checks]
     constants = _constants(program)
     if all(node.name in constants for node in inputs):
         return [(node, CONSTANT) for node in nodes]
     return []
+
+
+def _checks_of_inputs(nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return the nodes that only check sizes of inputs. They would copy the inputs to the partition's device."""
+    needed, own = set[torch.fx.Node](), set[torch.fx.Node]()
+    for node in nodes:
+        if _has_tensor(node) or not own.isdisjoint(node.all_input_nodes):
+            own.add(node)
+    for node in reversed(nodes):
+        if _has_tensor(node) or node in needed:
+            needed.update(node.all_input_nodes)
+    return [node for node in nodes if node not in own and node not in needed]
 
 
 def _constants(program: ExportedProgram) -> set[str]:
