@@ -18,8 +18,12 @@ SOURCE = "classifier/classifier.py"
 MODEL, PROGRAM = "//classifier:model", "//classifier:xnnpack"
 EXPORT, PARTITION, EMIT, VERIFY = f"{MODEL}#export", *(f"{PROGRAM}#{step}" for step in ("partition", "emit", "verify"))
 # p0 holds the features up to the mean, which XNNPACK leaves to the portable kernels; p1 the head.
+WEIGHTS = f"{PROGRAM}#weights"
 P0, P1, P2 = (f"{PROGRAM}#compile:p{number}" for number in range(3))
-ALL = {EXPORT, PARTITION, P0, P1, EMIT, VERIFY}
+S0, S1, S2 = (f"{PROGRAM}#store:p{number}" for number in range(3))
+LINK = {EMIT, VERIFY}
+LOWER = {PARTITION, WEIGHTS}
+ALL = {EXPORT, *LOWER, P0, P1, S0, S1, *LINK}
 
 
 def edited(name: str, old: str, new: str) -> Callable[[Any], None]:
@@ -71,32 +75,30 @@ TABLE = {
         edited(BUILD, 'name = "model"', 'name = "model"\nlicense = "MIT"\nsource = "https://host.example/net"'), set()
     ),
     "unrelated target": Row(unrelated, set()),
-    "weight of the first partition": Row(reweighted("features.2.weight"), {EXPORT, PARTITION, P0, EMIT, VERIFY}),
-    "weight of the second partition": Row(reweighted("head.bias"), {EXPORT, PARTITION, P1, EMIT, VERIFY}),
+    "weight of the first partition": Row(reweighted("features.2.weight"), {EXPORT, WEIGHTS, S0, *LINK}),
+    "weight of the second partition": Row(reweighted("head.bias"), {EXPORT, WEIGHTS, S1, *LINK}),
     "layer of the first partition": Row(
-        edited(SOURCE, "nn.ReLU(),\n        )", "nn.Sigmoid(),\n        )"), {EXPORT, PARTITION, P0, EMIT, VERIFY}
+        edited(SOURCE, "nn.ReLU(),\n        )", "nn.Sigmoid(),\n        )"), {EXPORT, *LOWER, P0, S0, *LINK}
     ),
     "layer of the second partition": Row(
-        edited(SOURCE, "self.head(features)", "self.head(features).sigmoid()"), {EXPORT, PARTITION, P1, EMIT, VERIFY}
+        edited(SOURCE, "self.head(features)", "self.head(features).sigmoid()"), {EXPORT, *LOWER, P1, S1, *LINK}
     ),
     # A partition's number is in no key: p1 and p2 equal the former p0 and p1.
     "operators in front that are a partition of their own": Row(
         edited(SOURCE, "        features =", "        image = image.sigmoid().cumsum(dim=-1)\n        features ="),
-        {EXPORT, PARTITION, P0, EMIT, VERIFY},
-        all=frozenset({*ALL, P2}),
+        {EXPORT, *LOWER, P0, S0, *LINK},
+        all=frozenset({*ALL, P2, S2}),
     ),
-    "layer between partitions": Row(
-        edited(SOURCE, "mean(dim=(2, 3))", "amax(dim=(2, 3))"), {EXPORT, PARTITION, EMIT, VERIFY}
-    ),
-    "input shape": Row(edited(BUILD, "[1, 3, 64, 64]", "[1, 3, 32, 32]"), {EXPORT, PARTITION, P0, EMIT, VERIFY}),
+    "layer between partitions": Row(edited(SOURCE, "mean(dim=(2, 3))", "amax(dim=(2, 3))"), {EXPORT, *LOWER, *LINK}),
+    "input shape": Row(edited(BUILD, "[1, 3, 64, 64]", "[1, 3, 32, 32]"), {EXPORT, *LOWER, P0, S0, *LINK}),
     # The range is in the signature, which the program's manifest contains.
     "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT, EMIT, VERIFY}),
     "stack attribute that changes partitions": Row(
         edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
-        {PARTITION, P1, EMIT, VERIFY},
+        {*LOWER, P1, S1, *LINK},
     ),
     "stack attribute that changes none here": Row(
-        edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION, VERIFY}
+        edited(BUILD, '["xnnpack"', '[{ type = "xnnpack", precisions = ["fp32"] }'), {*LOWER, VERIFY}
     ),
     "device attribute that nothing here depends on": Row(
         edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()
@@ -137,8 +139,8 @@ def test_reruns_after_a_change(classifier: Any, case: str) -> None:
     [
         pytest.param("safetensors", {EXPORT, VERIFY}, marks=pytest.mark.exhaustive),
         # executorch, which all of the steps except emit name, requires these two; emit names flatbuffers.
-        ("flatbuffers", {EXPORT, PARTITION, P0, P1, EMIT, VERIFY}),
-        pytest.param("torchao", {EXPORT, PARTITION, P0, P1, VERIFY}, marks=pytest.mark.exhaustive),
+        ("flatbuffers", ALL),
+        pytest.param("torchao", ALL - {EMIT}, marks=pytest.mark.exhaustive),
     ],
 )
 def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(

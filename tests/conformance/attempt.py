@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from modelbuild.step import Step, StepError
 from tests.conformance.kinds import Call, Kind, of_function
+from tests.rules.xnnpack_steps import compile_xnnpack
 
 XNNPACK = {
     "kind": "xnnpack",
@@ -209,7 +210,6 @@ def _on_stack(kind: Kind, wanted: Sequence[Sequence[Any]], model: Path, stack: s
 
 def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Path:
     """Return the program that the steps make of an exported model. Raises _Ended if they do not."""
-    from modelbuild_rules.backends.xnnpack.steps import compile
     from modelbuild_rules.program.steps import emit, partition
 
     lowered = _made(folder, "residual", "partitions") | {name: folder / name for name in ("plan", "report", "notes")}
@@ -218,10 +218,7 @@ def _lower(model: Path, folder: Path, stack: Sequence[Mapping[str, Any]]) -> Pat
     _refusing("partition", lambda: partition.run(Step(params, exported, lowered, folder)))
     ids = [each["id"] for each in json.loads(lowered["plan"].read_text())]
     for id in ids:
-        (folder / "compiled" / id).mkdir(parents=True)
-        part = {"partition": (folder / "partitions" / id,)}
-        step = Step({"attributes": {}}, part, {"compiled": folder / "compiled" / id}, folder)
-        _refusing("compile", lambda step=step: compile.run(step))
+        _refusing("compile", lambda id=id: compile_xnnpack(folder / "partitions" / id, folder / "compiled" / id))
     linked = {
         "residual": (lowered["residual"],),
         "report": (lowered["report"],),

@@ -105,6 +105,7 @@ class Backend(Extension):
     compiling     import name of the step that compiles a partition
     storing       import name of the step that writes the weights of a compiled partition. The compile step then gets no
                   values of weights, so that other values do not repeat it. '' if the compile step writes them
+    store_tools   distributions that decide the bytes of stored weights, besides numpy and torch
     device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
                   names a fact needs a device
     tools         distributions whose versions decide the bytes of a compiled partition
@@ -118,6 +119,7 @@ class Backend(Extension):
     partitioning: str = ""
     compiling: str = ""
     storing: str = ""
+    store_tools: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     runs_here: bool = False
     libraries: tuple[Library, ...] = ()

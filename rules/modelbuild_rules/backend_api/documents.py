@@ -100,6 +100,35 @@ class TensorLayout(TypedDict):
     """Dimensions, the outermost in memory first."""
 
 
+class StoredData(TypedDict):
+    """The data of a tensor that is stored after compilation."""
+
+    name: str
+    """Name of a weight of the partition, or of a call's result."""
+
+    size: int
+    sha256: str
+    """SHA-256 of its mark, in hexadecimal, which its key may contain."""
+
+
+class StoredFile(TypedDict):
+    """stored.json of a partition that was compiled without the values of its weights."""
+
+    calls: Mapping[str, Any]
+    """[operator, arguments, keyword arguments] by the name of the result (model/steps/exported/recipes.py)."""
+
+    data: dict[str, StoredData]
+    """By the key of the named data."""
+
+
+class NeededValues(TypedDict):
+    """needs_values.json of a partition that could not be compiled without the values of its weights."""
+
+    why: str
+    attributes: Mapping[str, Any]
+    """The parameter of the compile step."""
+
+
 class NamedEntry(TypedDict):
     """An entry of named.json."""
 

@@ -250,6 +250,28 @@ class MethodState(TypedDict):
     """The other buffers in `changed`."""
 
 
+class Place(TypedDict):
+    """The place of a tensor's bytes in a structure that a program is lowered to without the values of its weights."""
+
+    file: str
+    """Path of the file in the structure."""
+
+    offset: int
+    size: int
+    name: str
+    """Name of a file of the weights, or of a call's result."""
+
+
+class RecipeFile(TypedDict):
+    """recipes.json of a structure."""
+
+    calls: Mapping[str, Any]
+    """[operator, arguments, keyword arguments] by the name of the result."""
+
+    places: list[Place]
+    """The places of tensors in the residual program."""
+
+
 class TargetDevice(TypedDict):
     """The facts about the program's device in a manifest."""
 

@@ -91,7 +91,7 @@ class DeviceBackend:
             step=backend.storing,
             inputs={"code": compiled, "partition": partition},
             outputs=[Output("compiled", "compiled", "tree")],
-            tools=_STORING,
+            tools=(*_STORING, *backend.store_tools),
             preload=("torch",),
             resources=Resources(memory=(1 << 29) + 2 * planned["bytes"]),
             description=f"store the weights of {planned['id']} for {backend.name}",
@@ -100,8 +100,8 @@ class DeviceBackend:
     def _resources(self, planned: PlannedPartition) -> Resources:
         gpus = self.entry.backend.gpus(self.entry.attributes)
         capability = min(self.facts["compute_capabilities"], key=float) if gpus else ""
-        weights = 0 if self.entry.backend.storing else planned["bytes"]
-        return Resources(memory=(1 << 30) + 4 * weights, gpu=gpus, compute_capability=capability)
+        copies = 1 if self.entry.backend.storing else 4
+        return Resources(memory=(1 << 30) + copies * planned["bytes"], gpu=gpus, compute_capability=capability)
 
 
 @dataclass(frozen=True)

@@ -227,16 +227,16 @@ def _partition(
     run, shares = flags
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
     eager = _eager(model)
+    params = {
+        "backends": [offered(entry, facts) for entry in stack],
+        "external_weights": ctx.attrs.external_weights,
+        "versions": sorted({"executorch", "torch", *partitioning}),
+        **({"device_io": True} if ctx.attrs.device_io else {}),
+        **({"shares_state": True} if shares else {}),
+        **_own_kernels(model),
+    }
     lower = partial(
         ctx.action,
-        params={
-            "backends": [offered(entry, facts) for entry in stack],
-            "external_weights": ctx.attrs.external_weights,
-            "versions": sorted({"executorch", "torch", *partitioning}),
-            **({"device_io": True} if ctx.attrs.device_io else {}),
-            **({"shares_state": True} if shares else {}),
-            **_own_kernels(model),
-        },
         python=tuple(eager),
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
@@ -252,6 +252,7 @@ def _partition(
             name=named("partition", method),
             step="partition",
             inputs={"program": model.program, **eager},
+            params={**params, **({"compared": True} if run else {})},
             outputs=[Output("structure", "structure", "tree")],
             tools=_partition_tools(model, stack, run=False),
             description=_described("partition", ctx, method),
@@ -268,6 +269,7 @@ def _partition(
             **({"calls": model.calls} if run else {}),
             **eager,
         },
+        params=params,
         outputs=[
             Output("residual", "residual", "tree"),
             Output("partitions", "partitions", "tree"),

@@ -150,6 +150,7 @@ def closures() -> Mapping[str, frozenset[str]]:
         ("convert xnnpack", {"xnnpack"}),
         ("partition xnnpack", {"xnnpack"}),
         ("compile xnnpack", {"xnnpack"}),
+        ("store xnnpack", {"xnnpack"}),
         ("partition tensorrt", {"tensorrt"}),
         ("compile tensorrt", {"tensorrt"}),
         ("partition cuda", {"cuda"}),

@@ -17,6 +17,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from modelbuild.step import Step, ignore_progress
+from tests.rules.xnnpack_steps import compile_xnnpack
 
 XNNPACK: Mapping[str, Any] = {
     "precisions": ["dynamic_quant", "fp32", "static_quant"],
@@ -346,7 +347,6 @@ def run_steps_on(
     show: Callable[[str], object] = ignore_progress,
 ) -> Lowered:
     """Run the steps on a program that is saved already."""
-    from modelbuild_rules.backends.xnnpack.steps import compile
     from modelbuild_rules.program.steps import emit, partition
 
     def made(name: str) -> Path:
@@ -371,8 +371,7 @@ def run_steps_on(
     )
     ids = [each["id"] for each in json.loads((folder / "plan.json").read_text())]
     for id in ids:
-        inputs = {"partition": (folder / "partitions" / id,)}
-        compile.run(Step({"attributes": {}}, inputs, {"compiled": made(f"compiled/{id}")}, folder))
+        compile_xnnpack(folder / "partitions" / id, folder / "compiled" / id)
     files = {"pte": "model.pte", "delegation": "delegation.json"}
     outputs = {name: folder / file for name, file in files.items()}
     emit.run(

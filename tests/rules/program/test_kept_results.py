@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from modelbuild_rules.backend_api.steps.kept_results import computed_once
 from modelbuild_rules.program.steps.lowering import pipeline
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed, without_repetition
+from modelbuild_runtime import read_description
 
 aten = torch.ops.aten
 
@@ -98,3 +99,8 @@ def test_programs_have_the_bytes_of_passes_that_compute_everything(
     monkeypatch.setattr(pipeline, "computed_once", nullcontext)
     monkeypatch.setattr(pipeline, "without_repetition", nullcontext)
     assert lower(program, tmp_path / "slow").pte.read_bytes() == quick
+
+
+def test_a_dynamic_batch_of_a_convolution_keeps_its_range(lowered: Callable[[str], Any]) -> None:
+    (port,) = read_description(lowered("conv_dynamic").pte).methods[0].inputs
+    assert port.shape[0].max == 16

@@ -66,8 +66,8 @@ accuracy = { dataset = ":data", metrics = [
 """
 EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
 MODULES, CALIBRATE, CONVERT = (f"//:int8#{step}" for step in ("modules", "calibrate", "convert"))
-PARTITION, COMPILE, EMIT = (f"//:program#{step}" for step in ("partition", "compile:p0", "emit"))
-PROGRAM = {PARTITION, COMPILE, EMIT, TEST}
+PARTITION, WEIGHTS = (f"//:program#{step}" for step in ("partition", "weights"))
+PROGRAM = {PARTITION, WEIGHTS, *(f"//:program#{step}" for step in ("compile:p0", "store:p0", "emit")), TEST}
 
 
 TABLE = {
@@ -77,7 +77,7 @@ TABLE = {
     ),
     "stack": Row(
         edited("BUILD.toml", '["xnnpack", ', '[{ type = "xnnpack", precisions = ["fp32", "static_quant"] }, '),
-        {PARTITION},
+        {PARTITION, WEIGHTS},
     ),
     "scales of weights": Row(
         edited("BUILD.toml", '[{ type = "xnnpack" }]', '[{ type = "xnnpack", per_channel = false }]'),

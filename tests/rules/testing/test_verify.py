@@ -12,6 +12,7 @@ import pytest
 
 from modelbuild.step import Step, StepError
 from tests.rules.model.conftest import Exported, run_export
+from tests.rules.xnnpack_steps import compile_xnnpack
 
 NET = """
 class Net(nn.Module):
@@ -29,7 +30,7 @@ XNNPACK: dict[str, Any] = {
     "kind": "xnnpack",
     "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
     "compiling": "modelbuild_rules.backends.xnnpack.steps.compile",
-    "storing": "",
+    "storing": "modelbuild_rules.backends.xnnpack.steps.storing",
     "compiled": {},
 }
 PORTABLE = {
@@ -57,7 +58,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 def linked(model: Exported, folder: Path, exclude: Sequence[str] = ()) -> dict[str, Path]:
     """Partition, compile and link a model; return the outputs of linking."""
-    from modelbuild_rules.backends.xnnpack.steps import compile
     from modelbuild_rules.program.steps import emit, partition
 
     made = {name: folder / name for name in ("residual", "partitions", "plan", "report", "notes")}
@@ -68,9 +68,7 @@ def linked(model: Exported, folder: Path, exclude: Sequence[str] = ()) -> dict[s
     parts = []
     for each in json.loads(made["plan"].read_text()):
         parts.append(folder / "compiled" / each["id"])
-        parts[-1].mkdir(parents=True)
-        part = {"partition": (made["partitions"] / each["id"],)}
-        compile.run(Step({"attributes": {}}, part, {"compiled": parts[-1]}, folder))
+        compile_xnnpack(made["partitions"] / each["id"], parts[-1])
     inputs = {
         "residual": (made["residual"],),
         "report": (made["report"],),

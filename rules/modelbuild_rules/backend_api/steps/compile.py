@@ -18,6 +18,9 @@ from modelbuild_rules.backend_api.steps.compiled import Compiled
 from modelbuild_rules.backend_api.steps.failure import library_failures
 from modelbuild_rules.backend_api.steps.named_data import NamedBytes
 from modelbuild_rules.backend_api.steps.partition_files import read_partition, read_structure
+from modelbuild_rules.backend_api.steps.storing import write_code, write_needed
+from modelbuild_rules.model.steps.exported.program import fake_weights
+from modelbuild_rules.model.steps.exported.sources import known_sources
 
 
 class Compiler(Protocol):
@@ -42,6 +45,23 @@ def input_structure(step: Step) -> tuple[Any, list[CompileSpec]]:
     executorch_private.require()
     step.progress("reading the partition")
     return read_structure(step.input("program"))
+
+
+def compile_structure(step: Step, compiler: Compiler) -> None:
+    """Run a compile step that gets no values of weights, for the step `store` of storing.py. If it fails for any
+    reason, that step compiles the partition with values, or fails with the reason's text."""
+    program, specs = input_structure(step)
+    attributes, folder = step.params["attributes"], step.outputs["code"]
+    try:
+        sources = fake_weights(program, {name: name for name in (*program.state_dict, *program.constants)}, {})
+        with known_sources(sources):
+            made = compiler(program, specs, attributes)
+        write_code(made, sources, folder)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        write_needed(lines[0], attributes, folder)
 
 
 def compile_partition(step: Step, compiler: Compiler) -> None:

@@ -6,13 +6,13 @@ If a pass changes an operator but keeps the type and constant shape of its resul
 arguments.
 
 A private name of executorch is patched temporarily; executorch_private.py lists it. Of torch:
-torch._subclasses.fake_tensor.FakeTensor (constant), checked on torch 2.14.0.
+torch._subclasses.fake_tensor.FakeTensor (constant, fake_mode), ShapeEnv.suppress_guards, checked on torch 2.14.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
@@ -59,7 +59,8 @@ class _Kept:
         used = self._used.setdefault(graph, {})  # one object is the result of equal calls only
         result = self._results.get(key, (None,))[0]
         if result is None or used.get(id(result), key) != key:
-            result = interpreter.call_function(target, args, kwargs)
+            with _unguarded(leaves):
+                result = interpreter.call_function(target, args, kwargs)
             if _alike(result, before) and used.get(id(before), key) == key:
                 result = before
             self._results[key] = result, leaves
@@ -81,6 +82,16 @@ class _Interpreter:
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self._kept.call(self._plain, target, args, kwargs, self._graph, self._before)
+
+
+@contextmanager
+def _unguarded(arguments: list[Any]) -> Iterator[None]:
+    """Leave the ranges of dynamic sizes as they are while the context lasts. torch would narrow the range of a batch to
+    less than 16, because oneDNN's convolutions of larger batches differ."""
+    environments = (each.fake_mode.shape_env for each in arguments if isinstance(each, FakeTensor))
+    environment = next(filter(None, environments), None)
+    with environment.suppress_guards() if environment is not None else nullcontext():
+        yield
 
 
 def _varies(operator: Any) -> bool:

@@ -39,17 +39,20 @@ class Xnnpack(Attrs):
     convolutions, linear layers, activations and pools."""
 
 
+_TOOLS = ("executorch", "sympy", "torch", "torchao")
 _FILES = ("lib/libexecutorch_backend_xnnpack.so",)
 
 XNNPACK = Backend(
     "backend",
     "xnnpack",
     Xnnpack,
-    tools=("executorch", "sympy", "torch", "torchao"),
+    tools=_TOOLS,
     runs_here=True,
     extras=("models",),
     partitioning="modelbuild_rules.backends.xnnpack.steps.partitioning",
     compiling="modelbuild_rules.backends.xnnpack.steps.compile",
+    storing="modelbuild_rules.backends.xnnpack.steps.storing",
+    store_tools=_TOOLS,
     libraries=(
         Library("XNNPACK", "BSD-3-Clause", _FILES),
         Library("FP16", "MIT", _FILES),

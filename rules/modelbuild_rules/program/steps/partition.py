@@ -10,6 +10,7 @@ Params   backends           [OfferedBackend], in the order in which they are off
          external_weights   true if the program's own constants are outside the .pte
          versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
+         compared           without weights: true if the step weights.py compares the program with calls; optional
          shares_state       true if buffers that the method changes get a separate arena, under their names
 Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it,
                             versions.json, and kernels.json if it needs kernel libraries: [ManifestKernels]
@@ -19,7 +20,8 @@ Outputs  residual           tree: program.pte, whose delegates are placeholders,
          notes              text: facts for the program's author, one line each
          state              JSON: MethodState, with `shares_state`
          structure          tree: the outputs above, with the names of weights instead of values in partitions, and
-                            lowered/, the lowered program as one graph; or needs_values, the reason why it has none
+                            recipes.json (RecipeFile); lowered/, the lowered program as one graph, if it is compared; or
+                            needs_values, the reason why it has none
 """
 
 from __future__ import annotations
@@ -33,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 from executorch.exir import ExecutorchBackendConfig
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
-from torch._subclasses.fake_tensor import FakeTensor
 
 from modelbuild.step import Step
 from modelbuild_rules.backend_api.steps import executorch_private
@@ -50,6 +51,7 @@ from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.pipeline import StackLowering
 from modelbuild_rules.program.steps.lowering.portable import needed_libraries
 from modelbuild_rules.program.steps.lowering.stack import Stack
+from modelbuild_rules.program.steps.values import write_places
 
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import TensorLayout
@@ -102,19 +104,16 @@ def _lower_structure(step: Step, folder: Path) -> None:
     step.progress("reading the program")
     custom.load(step.root, step.params.get("kernels", ()))
     program, sources = load_structure(step.input("program"))
-    for name in (RESIDUAL, PARTITIONS, LOWERED):
+    for name in (RESIDUAL, PARTITIONS, *((LOWERED,) * bool(step.params.get("compared")))):
         (folder / name).mkdir()
     lowering = StackLowering(program, Stack.load(step.params["backends"]), folder / PARTITIONS, step.progress)
     with known_sources(sources):
         lowering.lower()
-        edge = lowering.edge.exported_program()
-        save_program(inlined(edge), folder / LOWERED, folder / LOWERED)
-        stored = {**edge.state_dict, **edge.constants}
-        for spec in edge.graph_signature.input_specs:
-            if isinstance(stored.get(str(spec.target)), FakeTensor):
-                raise ValuesNeeded("a weight is outside partitions")
+        if step.params.get("compared"):
+            save_program(inlined(lowering.edge.exported_program()), folder / LOWERED, folder / LOWERED)
         names = (RESIDUAL, PARTITIONS, "plan", "report", "notes", "state")
         _complete(step, program, lowering, {name: folder / name for name in names})
+        write_places(folder, RESIDUAL, sources)
 
 
 def _complete(step: Step, program: Any, lowering: StackLowering, outputs: Mapping[str, Path]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING
 from modelbuild.step import Step
 from modelbuild_rules.model.steps.calls.recorded import first_inputs
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.model.steps.exported.tensors import SOURCE
 from modelbuild_rules.operators.steps import custom
 from modelbuild_rules.program.steps import partition
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement, input_types
 from modelbuild_rules.program.steps.lowering.stack import StackBackend
+from modelbuild_rules.program.steps.values import Values
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import PlannedPartition
@@ -37,19 +36,15 @@ def run(step: Step) -> None:
         return
     for name, output in step.outputs.items():
         if (structure / name).is_dir():
-            shutil.copytree(structure / name, output, dirs_exist_ok=True)
+            shutil.copytree(structure / name, output, dirs_exist_ok=True, copy_function=shutil.copyfile)
         else:
             shutil.copyfile(structure / name, output)
-    for path in _sources(step.outputs["partitions"]):
-        shutil.copyfile(weights / path.read_text(), path.with_suffix(""))
-        path.unlink()
+    values = Values(structure, step.input("program"), weights)
+    values.fill_residual(step.outputs[partition.RESIDUAL], partition.RESIDUAL)
+    values.fill_tensors(step.outputs[partition.PARTITIONS])
     _measure(step.outputs["plan"], step.outputs["partitions"])
     if "calls" in step.inputs:
-        _compare(step, structure / partition.LOWERED, weights)
-
-
-def _sources(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob(f"*{SOURCE}")))
+        _compare(step, structure / partition.LOWERED, values)
 
 
 def _measure(plan: Path, partitions: Path) -> None:
@@ -61,10 +56,10 @@ def _measure(plan: Path, partitions: Path) -> None:
     plan.write_text(json.dumps(planned, indent=1) + "\n")
 
 
-def _compare(step: Step, lowered: Path, weights: Path) -> None:
+def _compare(step: Step, lowered: Path, values: Values) -> None:
     """Raise StepError if the lowered program computes other results than the model on its first call."""
     custom.load(step.root, step.params.get("kernels", ()))
-    program = load_program(step.input("program"), weights)
+    program = load_program(step.input("program"), step.input("weights"))
     inputs = first_inputs(step.input("calls"), input_types(program))
     if inputs is None:
         return
@@ -72,8 +67,7 @@ def _compare(step: Step, lowered: Path, weights: Path) -> None:
     with TemporaryDirectory() as folder:
         filled = Path(folder) / "lowered"
         shutil.copytree(lowered, filled)
-        for path in _sources(filled):
-            path.with_suffix("").symlink_to((weights / path.read_text()).absolute())
+        values.fill_tensors(filled)
         check_agreement(program, load_program(filled, filled), _no_backend, inputs)
 
 

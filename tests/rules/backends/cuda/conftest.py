@@ -21,9 +21,9 @@ import torch
 
 from modelbuild.step import Step
 from modelbuild_rules.backend_api.steps.cpp_compiler import zig
-from modelbuild_rules.backends.xnnpack.steps import compile
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.program.steps import emit, partition
+from tests.rules.xnnpack_steps import compile_xnnpack
 
 HERE = Path(__file__).parent
 CUDA: Mapping[str, Any] = {
@@ -256,9 +256,7 @@ def run_whole(
                 assert not made.keys() & kernels.keys()  # the emulator finds kernels by name
                 kernels |= made
             else:
-                (out / "compiled").mkdir(parents=True)
-                inputs, outputs = {"partition": (source,)}, {"compiled": out / "compiled"}
-                compile.run(Step(root=out, inputs=inputs, outputs=outputs, params={"attributes": {}}))
+                compile_xnnpack(source, out / "compiled")
             parts.append(out / "compiled")
         emit.run(
             Step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.calls.exported import write_calls
 from modelbuild_rules.model.steps.calls.recorded import Call, Recording
 from modelbuild_rules.model.steps.exported.program import load_structure, save_program
-from modelbuild_rules.model.steps.exported.sources import Sources, ValuesNeeded
 from modelbuild_rules.program.steps import partition, weights
 from tests.rules.backends.cuda.conftest import CUDA, PORTABLE
 from tests.rules.backends.cuda.test_cuda_storing import STRUCTURES, VALUES, Net, files
@@ -40,7 +39,8 @@ class Lowerings:
         self.given = {**self._step.inputs, "weights": (folder / "weights",)}
 
     def structure(self) -> Path:
-        partition.run(replace(self._step, outputs={"structure": self.folder / "structure"}))
+        outputs = {"structure": self.folder / "structure"}
+        partition.run(replace(self._step, params={**self._step.params, "compared": True}, outputs=outputs))
         return self.folder / "structure"
 
     def outputs(self, step: Any, way: str, **inputs: Path) -> Mapping[str, bytes]:
@@ -89,18 +89,38 @@ class Outside(nn.Module):
         return torch.atan2(torch.tanh(torch.sin(torch.cos(torch.relu(torch.exp(x))))), self.table)
 
 
-@pytest.mark.parametrize(
-    ("module", "why"),
-    [
-        (Outside(), "a weight is outside partitions"),
-        (Net(lambda net: net.stem.to(memory_format=torch.channels_last)), "the lowering computes with a weight"),
-    ],
-    ids=["outside", "computed"],
-)
-def test_a_lowering_that_needs_values_has_them_and_says_so(module: nn.Module, why: str, tmp_path: Path) -> None:
-    made = Lowerings(module, tmp_path)
+class State(Outside):
+    """A buffer that a call changes outside partitions, whose first value is kept unless it is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.ones(12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.copy_(torch.atan2(self.calls, self.calls))
+        return super().forward(x)
+
+
+def test_a_weight_outside_partitions_is_filled_in(tmp_path: Path) -> None:
+    made = Lowerings(Outside(), tmp_path)
     structure = made.structure()
-    assert (structure / "needs_values").read_text() == why
+    assert not (structure / "needs_values").exists()
+    assert made.outputs(weights, "two steps", structure=structure) == made.outputs(partition, "one step")
+
+
+def test_weights_that_a_lowering_reorders_are_reordered_again(tmp_path: Path) -> None:
+    made = Lowerings(Net(lambda net: net.stem.to(memory_format=torch.channels_last)), tmp_path)
+    structure = made.structure()
+    assert not (structure / "needs_values").exists()
+    assert json.loads((structure / "recipes.json").read_text())["calls"]
+    assert made.outputs(weights, "two steps", structure=structure) == made.outputs(partition, "one step")
+
+
+def test_a_lowering_that_needs_values_has_them_and_says_so(tmp_path: Path) -> None:
+    made = Lowerings(State(), tmp_path)
+    structure = made.structure()
+    why = (structure / "needs_values").read_text()
+    assert why == "aten._local_scalar_dense.default reads a weight"
     found = dict(made.outputs(weights, "two steps", structure=structure))
     whole = dict(made.outputs(partition, "one step"))
     assert (
@@ -127,21 +147,6 @@ def test_a_lowered_program_that_computes_other_results_is_refused(tmp_path: Path
     other.write_text(text)
     with pytest.raises(StepError, match="output 0 of the partitioned program differs from the model's"):
         made.outputs(weights, "wrong", structure=structure)
-
-
-def test_a_tensor_has_the_source_of_its_storage() -> None:
-    with FakeTensorMode():
-        weight, other = torch.empty(4, 6), torch.empty(4, 6)
-    sources = Sources()
-    sources.add(weight, "7")
-    for same in (weight, nn.Parameter(weight), weight.detach(), weight.view(2, 12), weight.flatten()):
-        assert sources.of(same) == "7"
-    for different in (other, weight.clone(), weight.t(), weight[1:], weight.view(torch.int32), weight + 0):
-        with pytest.raises(ValuesNeeded):
-            sources.of(different)
-    weight.add_(1)
-    with pytest.raises(ValuesNeeded):
-        sources.of(weight)
 
 
 @pytest.mark.parametrize(

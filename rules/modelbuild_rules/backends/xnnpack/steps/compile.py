@@ -1,4 +1,4 @@
-"""Compile a partition for XNNPACK."""
+"""Compile a partition for XNNPACK, without the values of its weights."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from executorch.backends.xnnpack.utils.quant_utils import is_dequant
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir.dialects._ops import ops
+from torch.fx import Node
 
 from modelbuild.step import Progress, Step, ignore_progress
-from modelbuild_rules.backend_api.steps.compile import compile_partition, preprocess
+from modelbuild_rules.backend_api.steps.compile import compile_structure, preprocess
 from modelbuild_rules.backend_api.steps.compiled import Compiled
 from modelbuild_rules.backend_api.steps.kept_results import computed_once
+from modelbuild_rules.backend_api.steps.storing import ValuesNeeded
 from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import with_nonfinite_numbers
 from modelbuild_rules.backends.xnnpack.steps.normalization import without_norms
@@ -22,7 +25,15 @@ from modelbuild_rules.backends.xnnpack.steps.shared_values import unshare_values
 
 
 def run(step: Step) -> None:
-    compile_partition(step, partial(compile, progress=step.progress))
+    compile_structure(step, partial(_compile_structure, progress=step.progress))
+
+
+def _compile_structure(
+    program: Any, specs: Sequence[Any], attributes: Mapping[str, Any], progress: Progress
+) -> Compiled:
+    if any(is_dequant(node) and isinstance(node.args[1], Node) for node in program.graph.nodes):
+        raise ValuesNeeded("executorch checks the scales of quantized weights")
+    return compile(program, specs, attributes, progress)
 
 
 def compile(

@@ -81,9 +81,14 @@ def load_structure(structure_dir: Path) -> tuple[ExportedProgram, Sources]:
     sources, names of files of its weights, too. Raises ValueError as `load_program`."""
     ep = load_program(structure_dir, None)
     table = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))["tensors"]
-    files = {entry["name"]: entry["file"] for entry in table}
     kept = [entry for entry in table if (structure_dir / VALUES / entry["file"]).exists()]
-    values = read_tensors(kept, structure_dir / VALUES)
+    files = {entry["name"]: entry["file"] for entry in table}
+    return ep, fake_weights(ep, files, read_tensors(kept, structure_dir / VALUES))
+
+
+def fake_weights(ep: ExportedProgram, names: Mapping[str, str], values: Mapping[str, torch.Tensor]) -> Sources:
+    """Give a program without weights the values of some, in place, and fake tensors for the others. Return the sources
+    of the fake tensors, which have the given names. Raises ValuesNeeded for a program without tensors."""
     mode = detect_fake_mode([node.meta.get("val") for node in ep.graph.nodes])
     if mode is None:
         raise ValuesNeeded("the program has no tensors")
@@ -95,13 +100,13 @@ def load_structure(structure_dir: Path) -> tuple[ExportedProgram, Sources]:
             if new is None:
                 with mode:
                     new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-                sources.add(new, files[name])
+                sources.add(new, names[name])
             made[id(tensor)] = torch.nn.Parameter(new, False) if isinstance(tensor, torch.nn.Parameter) else new
         return made[id(tensor)]
 
     for home in (ep._state_dict, ep._constants):
         home.update({name: replaced(name, tensor) for name, tensor in home.items()})
-    return ep, sources
+    return sources
 
 
 def _deciding(ep: ExportedProgram) -> set[str]:

@@ -35,13 +35,13 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Jso
         known = source(tensor)
         if known is None:
             _check(name, tensor)
-        stride, span = _layout(tensor)
+        stride, _ = _layout(tensor)
         place = tensor.untyped_storage().data_ptr() if known is None else known
         key = (place, tensor.storage_offset(), tensor.dtype, tuple(tensor.shape), stride)
         if key not in written or tensor.numel() == 0:
             written[key] = str(len(set(written.values())))
             if known is None:
-                _write(tensor, stride, span, folder / written[key])
+                write_tensor(tensor, folder / written[key])
             else:
                 (folder / f"{written[key]}{SOURCE}").write_text(known)
         table.append(
@@ -59,6 +59,12 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Jso
 def weights_of(structure_dir: Path, weights_dir: Path) -> dict[str, torch.Tensor]:
     """Return a program's tensors by name, without reading its graph."""
     return read_tensors(json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))["tensors"], weights_dir)
+
+
+def files_of(structure_dir: Path, weights_dir: Path) -> dict[str, torch.Tensor]:
+    """Return a program's tensors by the names of their files."""
+    table = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))["tensors"]
+    return read_tensors([{**entry, "name": entry["file"]} for entry in table], weights_dir)
 
 
 def read_tensors(table: list[Json], folder: Path | None) -> dict[str, torch.Tensor]:
@@ -93,8 +99,10 @@ def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
     return tuple(tensor.stride()), span
 
 
-def _write(tensor: torch.Tensor, stride: tuple[int, ...], span: int, path: Path) -> None:
+def write_tensor(tensor: torch.Tensor, path: Path) -> None:
+    """Write a tensor's bytes, with canonical strides."""
     tensor = tensor.detach()
+    stride, span = _layout(tensor)
     if span == tensor.numel():  # no element is skipped: write the memory unchanged
         flat = tensor.as_strided((span,), (1,))
     else:
