@@ -210,8 +210,9 @@ MODELS: Mapping[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] =
     "candidates": lambda: (Candidates(), (torch.randn(3, 8),)),
 }
 
-REPLACED = ("candidates", "recurrent")
-"""Those with nodes that the lowering replaces for XNNPACK, which ExecuTorch's own lowering keeps."""
+REPLACED = ("attention", "candidates", "conv_dynamic", "recurrent")
+"""Programs with nodes that the lowering replaces for XNNPACK, which ExecuTorch's own lowering keeps, or with a range of
+sizes that ExecuTorch's own lowering narrows."""
 
 
 @dataclass(frozen=True)
