@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from modelbuild_rules.backend_api.steps.shapes import on_sizes, values_of
 
 SIZE_ACROSS = "a size is an input or output of the partition, and delegates support tensors only"
 CHECK = "only checks a size of an input of the partition"
+SIZE_UNKNOWN = "an input has a size that depends on values and is not the number of rows of any input"
 CONSTANT = "computes with constants only"
 
 
@@ -72,12 +74,22 @@ def _unfit(program: ExportedProgram, nodes: list[torch.fx.Node]) -> Iterable[tup
     across |= {user for node in inputs if not _is_tensor(node) for user in node.users if user in inside}
     if across:
         return [(node, SIZE_ACROSS) for node in across]
+    if unknown := _inputs_of_unknown_size(inputs):
+        return [(node, SIZE_UNKNOWN) for node in nodes if not unknown.isdisjoint(node.all_input_nodes)]
     if checks := _checks_of_inputs(nodes):
         return [(node, CHECK) for node in checks]
     constants = _constants(program)
     if all(node.name in constants for node in inputs):
         return [(node, CONSTANT) for node in nodes]
     return []
+
+
+def _inputs_of_unknown_size(inputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """Return the inputs with sizes that are computed from counts, none of which is a size of an input: a partition
+    could not know the counts."""
+    sizes = {node: node.meta["val"].shape for node in inputs if _is_tensor(node)}
+    known = {size.node.expr for shape in sizes.values() for size in shape if isinstance(size, torch.SymInt)}
+    return {node for node, shape in sizes.items() if not free_unbacked_symbols(shape) <= known}
 
 
 def _checks_of_inputs(nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:

@@ -89,9 +89,16 @@ def _unguarded(arguments: list[Any]) -> Iterator[None]:
     """Leave the ranges of dynamic sizes as they are while the context lasts. torch would narrow the range of a batch to
     less than 16, because oneDNN's convolutions of larger batches differ."""
     environments = (each.fake_mode.shape_env for each in arguments if isinstance(each, FakeTensor))
-    environment = next(filter(None, environments), None)
+    environment = None if any(map(_reads_numbers, arguments)) else next(filter(None, environments), None)
     with environment.suppress_guards() if environment is not None else nullcontext():
         yield
+
+
+def _reads_numbers(argument: Any) -> bool:
+    """Return whether an argument is a delegate's program that reads numbers from tensors, whose bounds it states."""
+    program = getattr(argument, "original_module", None)
+    nodes = program.graph.nodes if program is not None else ()
+    return any("_local_scalar_dense" in str(node.target) for node in nodes)
 
 
 def _varies(operator: Any) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 from modelbuild.step import StepError
+from modelbuild_rules.backend_api.steps.cut import SIZE_UNKNOWN
 from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import _to_aten
 from modelbuild_rules.backends.cuda.steps.generate.support import (
@@ -65,6 +66,18 @@ def test_other_counts_are_left(lowering: Any) -> None:
     assert {"aten._unique2.default", "aten.bincount.default"} <= set(lowered.taken("portable"))
     assert "aten.mul.Tensor" in lowered.taken("cuda")
     assert why(lowered, "aten._unique2.default") == {NO_KERNEL}
+
+
+def test_sizes_computed_from_a_count_elsewhere_are_left(lowering: Any) -> None:
+    class Half(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+            found = torch.unique(x)[:10].cumprod(0)
+            return found.flip(0) * 2, y.sin()
+
+    backends = [lowering.cuda(exclude_ops=["aten.cumprod.default"]), lowering.PORTABLE]
+    lowered = lowering(export(Half(), (torch.zeros(40), torch.zeros(3))), backends)
+    assert why(lowered, "aten.flip.default") == {SIZE_UNKNOWN}
+    assert "aten.sin.default" in lowered.taken("cuda")
 
 
 def test_no_partition_only_checks_sizes(lowering: Any) -> None:
