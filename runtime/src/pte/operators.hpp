@@ -8,7 +8,7 @@
 
 namespace modelbuild {
 
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 377> kOperators = {{
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 378> kOperators = {{
     {"aten::_adaptive_avg_pool2d.out", "TLWK"},
     {"aten::_cdist_forward.out", "TTDiWK"},
     {"aten::_conj_physical.out", "TWK"},
@@ -363,6 +363,7 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 377> 
     {"modelbuild::lstm.out", "TTttTTBBWWWK"},
     {"modelbuild::rnn.out", "TTtTBBBWWK"},
     {"modelbuild_kernels::batched_nms.out", "TTTDWK"},
+    {"modelbuild_kernels::bicubic_peaks.out", "TTTWK"},
     {"modelbuild_kernels::multiscale_roi_align.out", "ATTFIIIWK"},
     {"quantized_decomposed::add.out", "TDIIITDIIIDIIIWK"},
     {"quantized_decomposed::choose_qparams.Tensor_out", "TIIDIWWK"},

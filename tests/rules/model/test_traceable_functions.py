@@ -121,6 +121,31 @@ def test_masks_are_pasted_at_the_same_place(count: int) -> None:
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("count", [0, 1, 30])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_keypoints_are_found_at_the_same_places(kind: torch.dtype, count: int) -> None:
+    from torchvision.models.detection.roi_heads import heatmaps_to_keypoints
+
+    maps = torch.rand(count, 5, 14, 12, generator=torch.Generator().manual_seed(8)).to(kind)
+    maps[1::4] = 0.5  # the first of equal values is the peak
+    maps[2::4, 3, 5, 6] = torch.nan
+    found = boxes(count, 9).to(kind)
+    found[::5, 2:] = found[::5, :2]  # some are empty
+    found[3::7, 2:] = found[3::7, :2] + 0.3
+    found[4::7, 2:] = found[4::7, :2] + 12  # the size of the maps
+    wanted, found = both(heatmaps_to_keypoints, maps, found)
+    torch.testing.assert_close(found, wanted, atol=0, rtol=0, equal_nan=True)
+
+
+def test_keypoints_of_a_big_box_are_found_at_the_same_places() -> None:
+    from torchvision.models.detection.roi_heads import heatmaps_to_keypoints
+
+    maps = torch.rand(2, 17, 56, 56, generator=torch.Generator().manual_seed(10))
+    found = torch.tensor([[0.0, 0.0, 640.0, 480.0], [3.25, 7.5, 411.7, 20.1]])
+    wanted, found = both(heatmaps_to_keypoints, maps, found)
+    torch.testing.assert_close(found, wanted, atol=0, rtol=0)
+
+
 COPIED = """
     from torchvision.ops import batched_nms
 
@@ -148,7 +173,7 @@ def test_a_function_of_another_version_is_left_alone_and_named(
 
 
 def test_a_model_without_the_library_does_not_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in REPLACEMENTS:
-        monkeypatch.delitem(sys.modules, each.module)
+    for module in {each.module for each in REPLACEMENTS}:
+        monkeypatch.delitem(sys.modules, module)
     with replaced():
         assert not any(each.module in sys.modules for each in REPLACEMENTS)

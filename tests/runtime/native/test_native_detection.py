@@ -1,4 +1,5 @@
-"""A Mask R-CNN of torchvision, small and with random weights, is one program, which finds the boxes of eager mode."""
+"""Mask R-CNN and Keypoint R-CNN of torchvision, small and with random weights, are one program each, which finds the
+boxes of eager mode."""
 
 from __future__ import annotations
 
@@ -36,22 +37,42 @@ class Backbone(nn.Module):
         return {"0": first, "1": self.layers[1](first).relu()}
 
 
-def detector() -> nn.Module:
+def pool() -> nn.Module:
+    return MultiScaleRoIAlign(["0", "1"], 4, 2, canonical_scale=24, canonical_level=3)
+
+
+def mask_rcnn(**common: Any) -> nn.Module:
+    return detection.MaskRCNN(
+        **common,
+        box_predictor=detection.faster_rcnn.FastRCNNPredictor(16, 5),
+        mask_roi_pool=pool(),
+        mask_head=detection.mask_rcnn.MaskRCNNHeads(8, (8,), 1),
+        mask_predictor=detection.mask_rcnn.MaskRCNNPredictor(8, 8, 5),
+    )
+
+
+def keypoint_rcnn(**common: Any) -> nn.Module:
+    return detection.KeypointRCNN(
+        **common,
+        box_predictor=detection.faster_rcnn.FastRCNNPredictor(16, 5),
+        keypoint_roi_pool=pool(),
+        keypoint_head=detection.keypoint_rcnn.KeypointRCNNHeads(8, (8,)),
+        keypoint_predictor=detection.keypoint_rcnn.KeypointRCNNPredictor(8, 3),
+    )
+
+
+def detector(kind: Callable[..., nn.Module]) -> nn.Module:
     """Return a detector with random weights, which finds nothing in an even gray."""
     torch.manual_seed(3)
-    made = detection.MaskRCNN(
-        Backbone(),
+    made = kind(
+        backbone=Backbone(),
         min_size=SIZE,
         max_size=SIZE,
         rpn_anchor_generator=detection.anchor_utils.AnchorGenerator(((12,), (24,)), ((0.5, 1.0),) * 2),
         rpn_post_nms_top_n_test=20,
         box_roi_pool=MultiScaleRoIAlign(["0", "1"], 3, 2, canonical_scale=24, canonical_level=3),
         box_head=detection.faster_rcnn.TwoMLPHead(8 * 9, 16),
-        box_predictor=detection.faster_rcnn.FastRCNNPredictor(16, 5),
         box_score_thresh=0.4,
-        mask_roi_pool=MultiScaleRoIAlign(["0", "1"], 4, 2, canonical_scale=24, canonical_level=3),
-        mask_head=detection.mask_rcnn.MaskRCNNHeads(8, (8,), 1),
-        mask_predictor=detection.mask_rcnn.MaskRCNNPredictor(8, 8, 5),
     ).eval()
     with torch.no_grad():
         spread(made, [torch.rand(3, SIZE, SIZE)])
@@ -60,10 +81,11 @@ def detector() -> nn.Module:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", [mask_rcnn, keypoint_rcnn])
 def test_a_detector_of_torchvision_finds_the_boxes_of_eager_mode(
-    modelbuild_run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    kind: Callable[..., nn.Module], modelbuild_run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    module = detector()
+    module = detector(kind)
     drawn = torch.Generator().manual_seed(5)
     pictures = [torch.rand(3, SIZE, SIZE, generator=drawn) for _ in range(2)] + [torch.full((3, SIZE, SIZE), 0.5)]
     expected: list[Any] = [module([picture])[0] for picture in pictures]

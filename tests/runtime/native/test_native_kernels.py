@@ -101,6 +101,13 @@ def batched(count: int, classes: int, seed: int, kind: torch.dtype = torch.float
     return boxes(count, seed, kind), scores, numbers(classes, count, seed=seed)
 
 
+def odd(maps: Tensor) -> Tensor:
+    """Put NaN and infinities into maps."""
+    maps[0, 0, 5, 6] = maps[1, 2, 13, 0] = NAN
+    maps[0, 1, 2, 3], maps[1, 1, 4, 4] = math.inf, -math.inf
+    return maps
+
+
 UNARY = (
     "special_erfcx",
     "special_i1",
@@ -161,6 +168,24 @@ CASES: Mapping[str, Case] = {
             tolerance=1e-5,
         )
         for ratio in (-1, 2)
+    },
+    **{
+        f"bicubic_peaks_{bits}": Case(
+            "modelbuild_kernels::bicubic_peaks",
+            (),
+            [
+                *(
+                    (uniform(count, 3, 14, 12, kind=kind), numbers(60, count) + 1, numbers(200, count, seed=1) + 1)
+                    for count in (10, 0, 1)
+                ),
+                (uniform(2, 3, 14, 12, kind=kind), torch.tensor([14, 28]), torch.tensor([12, 640])),
+                (torch.zeros(1, 3, 14, 12, dtype=kind), torch.tensor([9]), torch.tensor([7])),  # the first is the peak
+                (odd(uniform(2, 3, 14, 12, kind=kind)), torch.tensor([31, 5]), torch.tensor([17, 90])),
+            ],
+            ({0: "n"}, {0: "n"}, {0: "n"}),
+            tolerance=1e-6,
+        )
+        for bits, kind in ((32, torch.float32), (64, torch.float64))
     },
     "nms_float64": Case("torchvision::nms", (0.25,), [(boxes(30, 1, torch.float64), uniform(30, kind=torch.float64))]),
     "nms_keeps_all": Case("torchvision::nms", (1.0,), [(boxes(30, 1), uniform(30))]),
@@ -473,6 +498,7 @@ QUICK = frozenset(
     {
         "nms",
         "batched_nms",
+        "bicubic_peaks_32",
         "multiscale_roi_align_2",
         "roi_align_plain_2",
         "roi_align_aligned_-1",
@@ -549,3 +575,18 @@ def test_invalid_regions_end_the_run_with_a_message(
         done = modelbuild_run(program, *(f"--input=input{n}={tmp_path}/in{n}.npy" for n in range(2)))
         assert done.returncode == 1
         assert "rois: expected finite boxes and the numbers of images" in done.stderr
+
+
+def test_sides_of_no_picture_end_the_run_with_a_message(
+    build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    case = CASES["bicubic_peaks_32"]
+    program = build(case).pte
+    for place, side in ((1, 0), (2, -5), (1, 1 << 40)):
+        inputs = [each.clone() for each in case.inputs[0]]
+        inputs[place][4] = side
+        for number, each in enumerate(inputs):
+            np.save(tmp_path / f"in{number}.npy", each.numpy())
+        done = modelbuild_run(program, *(f"--input=input{n}={tmp_path}/in{n}.npy" for n in range(3)))
+        assert done.returncode == 1
+        assert f"{['heights', 'widths'][place - 1]}: expected an int64 from 1 to 32768" in done.stderr

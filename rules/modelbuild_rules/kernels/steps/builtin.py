@@ -127,6 +127,7 @@ OPERATORS = frozenset(
         "modelbuild::lstm.out",
         "modelbuild::rnn.out",
         "modelbuild_kernels::batched_nms.out",
+        "modelbuild_kernels::bicubic_peaks.out",
         "modelbuild_kernels::multiscale_roi_align.out",
         "torchvision::deform_conv2d.out",
         "torchvision::nms.out",

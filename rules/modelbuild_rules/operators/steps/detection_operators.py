@@ -1,6 +1,7 @@
 """Operators of modelbuild for parts of torchvision's detection models that torch.export cannot trace.
 
 batched_nms           torchvision.ops.batched_nms, which loops over classes
+bicubic_peaks         a part of heatmaps_to_keypoints, which resizes the maps of each box to the box's own size
 multiscale_roi_align  torchvision.ops.MultiScaleRoIAlign, which divides regions by the level of their feature map
 
 The export step puts them into programs (model/steps/traceable). The functions here compute the same in eager mode, with
@@ -22,6 +23,7 @@ NAMESPACE = "modelbuild_kernels"
 
 _SCHEMAS = {
     "batched_nms": "(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold",
+    "bicubic_peaks": "(Tensor maps, Tensor heights, Tensor widths",
     "multiscale_roi_align": (
         "(Tensor[] features, Tensor rois, Tensor levels, float[] scales, int pooled_height, int pooled_width,"
         " int sampling_ratio"
@@ -64,6 +66,25 @@ def _batched_nms_shape(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshol
     return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
 
 
+def _bicubic_peaks(maps: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
+    """Return the column, row and value of the greatest pixel of each map: regions x maps x 3.
+
+    maps              regions x maps x rows x columns
+    heights, widths   to which the maps of each region are resized, in pixels
+    """
+    found = maps.new_empty(*maps.shape[:2], 3)
+    for region, (height, width) in enumerate(zip(heights.tolist(), widths.tolist(), strict=True)):
+        resized = torch.nn.functional.interpolate(maps[region][None], (height, width), mode="bicubic")[0]
+        place = resized.flatten(1).argmax(1)
+        value = resized.flatten(1).gather(1, place[:, None])[:, 0]
+        found[region] = torch.stack([(place % width).to(value), (place // width).to(value), value], 1)
+    return found
+
+
+def _bicubic_peaks_shape(maps: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
+    return maps.new_empty(*maps.shape[:2], 3)
+
+
 def _multiscale_roi_align(
     features: Sequence[Tensor],
     rois: Tensor,
@@ -97,5 +118,6 @@ def _multiscale_roi_align_shape(
 
 _FUNCTIONS = {
     "batched_nms": (_batched_nms, _batched_nms_shape),
+    "bicubic_peaks": (_bicubic_peaks, _bicubic_peaks_shape),
     "multiscale_roi_align": (_multiscale_roi_align, _multiscale_roi_align_shape),
 }

@@ -41,6 +41,19 @@ class Bodied(nn.Module):
         return torch.exp(shifted.float())
 
 
+class Shared(nn.Module):
+    """A constant that each of two partitions reads twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.constant = torch.tensor([1.5, -2.0, 0.5, 3.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = torch.sigmoid(x * self.constant + self.constant)
+        shifted = torch.bitwise_left_shift((first * 8).int(), torch.ones(3, 4, dtype=torch.int))
+        return torch.exp(shifted.float() * self.constant - self.constant)
+
+
 def test_per_node(partition: Callable[..., Any], tmp_path: Path) -> None:
     made = partition(Indexed(), (torch.randn(4, 3), torch.tensor([2, 0])), tmp_path / "made")
     taken = {op for op, node in made.report.items() if node["backend"] == "tensorrt"}
@@ -49,6 +62,11 @@ def test_per_node(partition: Callable[..., Any], tmp_path: Path) -> None:
     refused = {node["op"] for node in made.report.values() if node["backend"] == "portable"}
     assert refused & {"aten.masked_select.default", "aten.nonzero.default"}
     assert all(node["refused"][0]["why"] for node in made.report.values() if node["backend"] == "portable")
+
+
+def test_partitions_share_a_constant_with_several_readers(partition: Callable[..., Any], tmp_path: Path) -> None:
+    made = partition(Shared(), (torch.randn(3, 4),), tmp_path / "made")
+    assert len(made.plan) == 2
 
 
 def test_support_honours_each_nodes_validator(partition: Callable[..., Any], tmp_path: Path) -> None:

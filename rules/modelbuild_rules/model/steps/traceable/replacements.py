@@ -70,6 +70,13 @@ REPLACEMENTS: Sequence[Replacement] = (
         "f17371294be212ee82d81b88b6a601fbe807118ea2bdb1630d3a22532842ce5d",
         helpers=("paste_mask_in_image",),
     ),
+    Replacement(
+        "0.29.2",
+        "torchvision.models.detection.roi_heads",
+        "heatmaps_to_keypoints",
+        torchvision.heatmaps_to_keypoints,
+        "7ac232ec87118c04f4620829f382beb9c1399efc28e20f9e259c97615474fdad",
+    ),
 )
 
 

@@ -76,3 +76,18 @@ def paste_masks_in_image(masks: Any, boxes: Any, img_shape: Any, padding: int = 
     left, top, right, bottom = boxes.unbind(1)
     rows, columns = weights(top, bottom, img_shape[0]), weights(left, right, img_shape[1])
     return (rows @ masks[:, 0] @ columns.transpose(1, 2))[:, None]
+
+
+def heatmaps_to_keypoints(maps: Any, rois: Any) -> Any:
+    """Replaces torchvision.models.detection.roi_heads.heatmaps_to_keypoints, which resizes the maps of each box to the
+    box's own size."""
+    import torch
+
+    corners = rois[:, :2]
+    sizes = (rois[:, 2:] - corners).clamp(min=1)
+    pixels = sizes.ceil()
+    widths, heights = pixels.to(torch.int64).unbind(1)
+    peaks = torch.ops.modelbuild_kernels.bicubic_peaks(maps, heights, widths).to(torch.float32)
+    steps = (sizes / pixels).to(torch.float32)
+    places = (peaks[:, :, :2] + 0.5) * steps[:, None] + corners.to(torch.float32)[:, None]
+    return torch.cat([places, torch.ones_like(places[:, :, :1])], 2), peaks[:, :, 2]

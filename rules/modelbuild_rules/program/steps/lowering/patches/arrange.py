@@ -15,11 +15,14 @@ import heapq
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from executorch.exir.backend import backend_api
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 
 _PLACE = "modelbuild_place"
 
@@ -38,10 +41,23 @@ def arranged() -> Iterator[None]:
 
     def arrange_first(submodule: Any, program: Any, tag: str, call: Any, nested: bool) -> Any:
         _arrange(submodule.graph, call)
-        return make(submodule, program, tag, call, nested)
+        made = make(submodule, program, tag, call, nested)
+        _own_constants(made[0])
+        return made
 
     with patch.object(backend_api, "create_exported_program_from_submodule", arrange_first):
         yield
+
+
+def _own_constants(program: ExportedProgram) -> None:
+    """Give each input of a partition a constant of its own. executorch adds an input for each reader of a constant of
+    several partitions, all with one name, but torch calls no program with two inputs for a constant's name."""
+    specs, seen = program.graph_signature.input_specs, set()
+    for place, spec in enumerate(specs):
+        if spec.kind == InputKind.CONSTANT_TENSOR and spec.target in seen:
+            specs[place] = replace(spec, target=spec.arg.name)
+            program.constants[spec.arg.name] = program.constants[spec.target]
+        seen.add(specs[place].target)
 
 
 def _arrange(graph: torch.fx.Graph, call: torch.fx.Node) -> None:
