@@ -156,7 +156,7 @@ def test_a_filegroup_builds_with_the_core_dependencies_alone(
     (workspace / "data" / "BUILD.toml").write_text('[[filegroup]]\nname = "words"\nsrcs = ["words.txt"]\n')
     program = home / "bin" / "modelbuild"
     cache = str(tmp_path / "cache")
-    assert modelbuild.__version__ in run(program, "version", cwd=workspace)
+    assert modelbuild.__version__ in run(program, "--version", cwd=workspace)
     assert "build" in run(program, "--help", cwd=workspace)
     run(program, "build", "//...", cwd=workspace, MODELBUILD_CACHE_DIR=cache)
     (built,) = (workspace / "modelbuild-out").rglob("words.txt")
