@@ -120,8 +120,10 @@ def built(new_workspace: Callable[[], Any]) -> Any:
     assert set(ran) == {
         *(f"//:net#export:{method}" for method in methods),
         *(f"//:both#partition:{method}" for method in methods),
-        *(f"//:both#compile:{method}.p0" for method in methods),
-        *("//:both#emit", "//:one#partition:embed", "//:one#compile:embed.p0"),
+        *(f"//:both#weights:{method}" for method in methods),
+        *(f"//:both#{step}:{method}.p0" for step in ("compile", "store") for method in methods),
+        *("//:both#emit", "//:one#partition:embed", "//:one#weights:embed"),
+        *("//:one#compile:embed.p0", "//:one#store:embed.p0"),
         *("//:one#emit", "//:one#verify", "//:both#verify"),
     }
     return workspace
@@ -134,7 +136,7 @@ def module(built: Any, tmp_path: Path) -> Any:
 
 def test_another_input_of_a_method_reruns_its_actions(module: Any) -> None:
     module.edit("BUILD.toml", "max = 4", "max = 5")
-    steps = ("partition:embed", "compile:embed.p0", "emit", "verify")  # the plan is equal
+    steps = ("partition:embed", "weights:embed", "compile:embed.p0", "store:embed.p0", "emit", "verify")
     assert module.ran("//:both") == {"//:net#export:embed", *(f"//:both#{step}" for step in steps)}
 
 

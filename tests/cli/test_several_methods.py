@@ -85,7 +85,13 @@ def built(new_workspace: Callable[[], Any]) -> Any:
         *("//:net_2#export", "//:net_3#export"),
         *("//:heads#partition:two", "//:heads#partition:three", "//:heads#emit"),
         "//:heads#verify",
-        *(f"//:heads#compile:{method}.{part}" for method in ("two", "three") for part in ("p0", "p1")),
+        *("//:heads#weights:two", "//:heads#weights:three"),
+        *(
+            f"//:heads#{step}:{method}.{part}"
+            for step in ("compile", "store")
+            for method in ("two", "three")
+            for part in ("p0", "p1")
+        ),
     }
     assert sorted(ran[f"//:heads#compile:{method}.p0"] for method in ("two", "three")) == ["cached", "ran"]
     return workspace
@@ -104,7 +110,7 @@ def test_the_order_of_methods_changes_nothing(heads: Any) -> None:
 def test_another_model_of_a_method_reruns_the_actions_of_this_method(heads: Any) -> None:
     heads.edit("BUILD.toml", 'two = ":net_2"', 'two = ":net_4"')
     # Its plan has other sizes.
-    steps = ("partition:two", "compile:two.p1", "emit", "verify")
+    steps = ("partition:two", "weights:two", "compile:two.p1", "store:two.p1", "emit", "verify")
     assert heads.ran("//:heads") == {"//:net_4#export", *(f"//:heads#{step}" for step in steps)}
 
 
