@@ -73,9 +73,9 @@ def of(target: str, steps: str, methods: Iterable[str] = METHODS) -> set[str]:
 
 def program(methods: Iterable[str] = METHODS) -> set[str]:
     """Return the ids of the actions that make a program from methods that changed."""
-    compiled = {f"//:program#compile:{method}.p0" for method in methods}
+    compiled = {f"//:program#{step}:{method}.p0" for step in ("compile", "store") for method in methods}
     linked = ("emit", "verify")
-    return {*of("program", "partition", methods), *compiled, *(f"//:program#{step}" for step in linked)}
+    return {*of("program", "partition weights", methods), *compiled, *(f"//:program#{step}" for step in linked)}
 
 
 TABLE = {
@@ -102,7 +102,7 @@ TABLE = {
     "method of the program": Row(
         edited("BUILD.toml", 'model = ":int8"\n', 'model = { embed = ":int8" }\n'),
         # It shares no state any more.
-        {"//:program#partition:embed", "//:program#emit", "//:program#verify"},
+        {"//:program#partition:embed", "//:program#weights:embed", "//:program#emit", "//:program#verify"},
     ),
 }
 QUICK = "calibration data of one method"
