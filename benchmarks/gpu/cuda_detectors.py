@@ -22,12 +22,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cuda_peers import ready_file, timed, turn, unpack, wait
 
 REPOSITORY = Path(__file__).parents[2]
 MODELS = Path(__file__).with_name("peers")
@@ -35,7 +35,7 @@ ZOO = REPOSITORY / "tests/zoo"
 SOURCES = (MODELS / "detectors.py", ZOO / "spread.py", ZOO / "weights.py")
 PICTURES = ("astronaut", "chelsea", "coffee", "rocket")
 REPEAT, WARMUP = 50, 10
-LIMIT, COMPILED = 180, 300  # seconds of one turn, and of torch's compiler
+LIMIT = 180  # seconds of one run of a program
 
 PROGRAM = """
 [[torch_model]]
@@ -111,18 +111,12 @@ def expect(name: str, size: tuple[int, int], folder: Path) -> None:
 # -- with one -------------------------------------------------------------------------------------------------------
 
 
-def unpack(pieces: Path) -> None:
-    if not pieces.is_dir():
-        with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
-            archive.extractall(pieces)
-
-
 def run(pieces: Path, out: Path, turns: int, names: Sequence[str]) -> None:
     """Print a table with a line for each detector, and the geometric mean; write it to OUT/detectors.md."""
     unpack(pieces)
     out.mkdir(parents=True, exist_ok=True)
     peers = {(name, mode): _peer(pieces, out, name, mode) for name in names for mode in ("eager", "compile")}
-    _wait(peers)
+    wait(peers.values())
     head = [
         "| detector | boxes found | boxes | largest difference | ours ms | eager | torch.compile | ratio |",
         "| --- " * 8 + "|",
@@ -134,7 +128,7 @@ def run(pieces: Path, out: Path, turns: int, names: Sequence[str]) -> None:
         problems = []
         for _ in range(turns):
             for way, kept in times.items():
-                facts = _ours(pieces, name) if way == "ours" else _turn(*peers[name, way])
+                facts = _ours(pieces, name) if way == "ours" else turn(peers[name, way])
                 if "ms" in facts:
                     kept.append(facts["ms"])
                 else:
@@ -145,7 +139,7 @@ def run(pieces: Path, out: Path, turns: int, names: Sequence[str]) -> None:
         figures = " | ".join(f"{each:.2f}" for each in (*middle.values(), ratios[-1]))
         lines.append(f"| {name} | {found} | {figures} | {'; '.join(dict.fromkeys(problems))[:300]}")
         print(lines[-1], flush=True)
-    for process, _ in peers.values():
+    for process in peers.values():
         process.kill()
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     lines.append(f"geometric mean of {len(known)}: {statistics.geometric_mean(known) if known else math.nan:.2f}")
@@ -208,35 +202,14 @@ def _ours(pieces: Path, name: str) -> dict[str, Any]:
     return {"ms": json.loads(done.stdout)["latency"]["median_ms"]}
 
 
-def _peer(pieces: Path, out: Path, name: str, mode: str) -> tuple[subprocess.Popen[str], Path]:
+def _peer(pieces: Path, out: Path, name: str, mode: str) -> subprocess.Popen[str]:
     """Start a process that compiles a model, makes a file and waits for lines."""
-    ready = out.resolve() / f"{name}.{mode}.ready"
-    ready.unlink(missing_ok=True)
-    command = [sys.executable, __file__, "peer", str(pieces), str(ready), name, mode]
+    command = [sys.executable, __file__, "peer", str(pieces), name, mode]
     log = (out / f"{name}.{mode}.log").open("w")
-    return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log), ready
+    return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
 
-def _wait(peers: Mapping[Any, tuple[subprocess.Popen[str], Path]]) -> None:
-    end = time.monotonic() + COMPILED
-    for process, ready in peers.values():
-        while time.monotonic() < end and process.poll() is None and not ready.exists():
-            time.sleep(0.1)
-
-
-def _turn(process: subprocess.Popen[str], ready: Path) -> dict[str, Any]:
-    if process.poll() is not None or not ready.exists():
-        return {"problem": "did not compile"}
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
-    line = process.stdout.readline()
-    facts: dict[str, Any] = json.loads(line) if line else {"problem": "ended"}
-    return facts
-
-
-def peer(pieces: Path, ready: Path, name: str, mode: str) -> None:
+def peer(pieces: Path, name: str, mode: str) -> None:
     """Print torch's median milliseconds for each line of the input."""
     sys.path.insert(0, str(pieces / "models"))
     import torch
@@ -249,16 +222,9 @@ def peer(pieces: Path, ready: Path, name: str, mode: str) -> None:
     with torch.no_grad():
         for _ in range(5):
             call(x)
-        ready.touch()
+        ready_file(os.getpid()).touch()
         for _ in sys.stdin:
-            times = []
-            for _ in range(WARMUP + REPEAT):
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                call(x)
-                torch.cuda.synchronize()
-                times.append(time.perf_counter() - start)
-            print(json.dumps({"ms": statistics.median(times[WARMUP:]) * 1e3}), flush=True)
+            print(json.dumps({"ms": timed(lambda: call(x), WARMUP, REPEAT) * 1e3}), flush=True)
 
 
 def check(pieces: Path, names: Sequence[str]) -> int:
@@ -283,8 +249,6 @@ def main() -> int:
         if name == "run":
             command.add_argument("out", type=Path)
             command.add_argument("--turns", type=int, default=3)
-        elif name == "peer":
-            command.add_argument("ready", type=Path)
         if name != "peer":
             command.add_argument("names", nargs="+", metavar="NAME")
     commands.choices["build"].add_argument("--capability", default="9.0")
@@ -298,10 +262,9 @@ def main() -> int:
     if given.command == "run":
         run(given.pieces, given.out, given.turns, given.names)
     else:
-        peer(given.pieces, given.ready, given.name, given.mode)
+        peer(given.pieces, given.name, given.mode)
     return 0
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
     sys.exit(main())

@@ -34,7 +34,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -241,7 +241,7 @@ def run(pieces: Path, out: Path, turns: int, kernels: bool, cases: Sequence[str]
     out.mkdir(parents=True, exist_ok=True)
     ways = [(case, mode) for case in cases for mode in ("eager", "compile")]
     peers = {way: _peer(pieces, out, *way, kernels) for way in ways}
-    _wait(peers.values())
+    wait(peers.values())
     if kernels:
         for case in cases:
             _kernels(pieces, out, case)
@@ -255,7 +255,7 @@ def run(pieces: Path, out: Path, turns: int, kernels: bool, cases: Sequence[str]
         problems = []
         for _ in range(turns):
             for way, found in times.items():
-                facts = _ours(pieces, case) if way == "ours" else _turn(peers[case, way])
+                facts = _ours(pieces, case) if way == "ours" else turn(peers[case, way])
                 if "us" in facts:
                     found.append(facts["us"])
                 else:
@@ -322,22 +322,22 @@ def _peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> subpr
     return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
 
-def _ready(process: int) -> Path:
+def ready_file(process: int) -> Path:
     """Return the file that a process makes when it has compiled its model."""
     return Path(tempfile.gettempdir(), f"peer-{process}.ready")
 
 
-def _wait(processes: Any) -> None:
+def wait(processes: Any) -> None:
     """Wait until each process is ready, or has ended, or the time is over."""
     end = time.monotonic() + COMPILED
     for process in processes:
-        ready = _ready(process.pid)
+        ready = ready_file(process.pid)
         while time.monotonic() < end and process.poll() is None and not ready.exists():
             time.sleep(0.1)
 
 
-def _turn(process: subprocess.Popen[str]) -> dict[str, Any]:
-    if process.poll() is not None or not _ready(process.pid).exists():
+def turn(process: subprocess.Popen[str]) -> dict[str, Any]:
+    if process.poll() is not None or not ready_file(process.pid).exists():
         return {"problem": "did not compile"}
     assert process.stdin is not None
     assert process.stdout is not None
@@ -374,7 +374,7 @@ def peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> None:
             with torch.cuda.graph(graph):
                 module(x)
             call = graph.replay
-        _ready(os.getpid()).touch()
+        ready_file(os.getpid()).touch()
         for _ in sys.stdin:
             if kernels:
                 from torch.profiler import ProfilerActivity, profile
@@ -386,14 +386,21 @@ def peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> None:
                 text = "\n".join(f"{e.device_time_total:.2f} us\t{e.name}" for e in events)
                 (out / f"{folder_of(case)}.{mode}.txt").write_text(text)
                 return
-            times = []
-            for _ in range(WARMUP + REPEAT):
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                call()
-                torch.cuda.synchronize()
-                times.append(time.perf_counter() - start)
-            print(json.dumps({"us": statistics.median(times[WARMUP:]) * 1e6}), flush=True)
+            print(json.dumps({"us": timed(call, WARMUP, REPEAT) * 1e6}), flush=True)
+
+
+def timed(call: Callable[[], Any], warmup: int, repeat: int) -> float:
+    """Return the median seconds of a call, with the GPU's work."""
+    import torch
+
+    times = []
+    for _ in range(warmup + repeat):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[warmup:])
 
 
 def main() -> int:

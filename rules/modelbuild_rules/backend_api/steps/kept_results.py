@@ -22,6 +22,8 @@ from executorch.exir.pass_base import _ExportPassBase
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backend_api.steps.aten import aten_operator
+
 
 @contextmanager
 def computed_once() -> Iterator[None]:
@@ -98,7 +100,7 @@ def _reads_numbers(argument: Any) -> bool:
     """Return whether an argument is a delegate's program that reads numbers from tensors, whose bounds it states."""
     program = getattr(argument, "original_module", None)
     nodes = program.graph.nodes if program is not None else ()
-    return any("_local_scalar_dense" in str(node.target) for node in nodes)
+    return any(aten_operator(node.target) is torch.ops.aten._local_scalar_dense.default for node in nodes)
 
 
 def _varies(operator: Any) -> bool:

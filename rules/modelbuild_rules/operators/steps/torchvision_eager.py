@@ -1,12 +1,19 @@
-"""torchvision's operators in eager mode, for steps that run a program without torchvision: simple, and slow.
+"""torchvision's operators (0.29.2) in plain PyTorch: eager mode for steps that run a program without torchvision, and
+decompositions for backends (backend_api/steps/sampling.py).
 
 A backend's compiler is checked on example inputs with the whole program in eager mode.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import product
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
+
+aten = torch.ops.aten
 
 
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
@@ -36,84 +43,129 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """Return the mean of bilinear samples in each bin of each region: regions x channels x height x width."""
-    offset = 0.5 if aligned else 0.0
-    found = [input.new_empty(0, input.shape[1], pooled_height, pooled_width)]
-    for image, *box in rois:
-        x1, y1, x2, y2 = (edge * spatial_scale - offset for edge in box)
-        width, height = x2 - x1, y2 - y1
-        if not aligned:
-            width, height = width.clamp(min=1), height.clamp(min=1)
-        y = _centres(y1, height, pooled_height, sampling_ratio)
-        x = _centres(x1, width, pooled_width, sampling_ratio)
-        values = _between(input[int(image)], y.reshape(-1), x.reshape(-1))
-        values = values.reshape(input.shape[1], *y.shape, *x.shape).sum((2, 4)) / max(y.shape[1] * x.shape[1], 1)
-        found.append(values[None])
+    """Return the mean of bilinear samples in each bin of each region: regions x channels x height x width.
+
+    If `sampling_ratio` is not positive, the size of a region decides how many samples its bins have.
+    """
+    planes, bins = Planes(input.flatten(2), 0, *input.shape[2:]), (pooled_height, pooled_width)
+    if sampling_ratio > 0:
+        return pooled(planes, rois, spatial_scale, bins, (sampling_ratio, sampling_ratio), aligned)
+    found = [input.new_empty(0, input.shape[1], *bins)]
+    for roi in rois:
+        x1, y1, x2, y2 = roi[1:] * spatial_scale - (0.5 if aligned else 0.0)
+        lengths = (each if aligned else each.clamp(min=1) for each in (y2 - y1, x2 - x1))
+        rows, columns = (max(math.ceil(length / count), 0) for length, count in zip(lengths, bins, strict=True))
+        found.append(pooled(planes, roi[None], spatial_scale, bins, (rows, columns), aligned))
     return torch.cat(found)
 
 
-def _centres(start: Tensor, length: Tensor, bins: int, ratio: int) -> Tensor:
-    """Return the coordinates of samples along one dimension: bins x samples."""
-    samples = ratio if ratio > 0 else max(int(torch.ceil(length / bins)), 0)
-    step = length / bins
-    within = (torch.arange(samples, dtype=start.dtype) + 0.5) * step / max(samples, 1)
-    return start + torch.arange(bins, dtype=start.dtype)[:, None] * step + within
+class Planes(NamedTuple):
+    """Feature maps, flat: [images, channels, pixels], with the start, height and width of each region's map: numbers,
+    or [regions, 1]."""
+
+    flat: Tensor
+    start: Any
+    height: Any
+    width: Any
 
 
-def _between(image: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Return bilinear samples of an image (channels x height x width) at all pairs of coordinates. The edge is repeated
-    up to one pixel outside; farther out, samples are 0."""
-    (up, down, below, inside_y), (left, right, beside, inside_x) = (
-        _neighbours(at, size) for at, size in ((y, image.shape[1]), (x, image.shape[2]))
-    )
-    above, before = 1 - below, 1 - beside
-    rows = image[:, up] * above[:, None], image[:, down] * below[:, None]
-    values = sum(row[:, :, left] * before + row[:, :, right] * beside for row in rows)
-    return values * (inside_y[:, None] & inside_x)
-
-
-def _neighbours(at: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the pixels on both sides of coordinates, the weight of the second, and whether samples are not 0."""
-    inside = (at >= -1) & (at <= size)
-    at = at.clamp(0, size - 1)
-    low = at.floor()
-    return low.long(), (low.long() + 1).clamp(max=size - 1), at - low, inside
-
-
-def deform_conv2d(
-    input: Tensor,
-    weight: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    bias: Tensor,
-    stride_h: int,
-    stride_w: int,
-    pad_h: int,
-    pad_w: int,
-    dilation_h: int,
-    dilation_w: int,
-    groups: int,
-    offset_groups: int,
-    use_mask: bool,
+def pooled(
+    planes: Planes, rois: Tensor, scale: Any, bins: tuple[int, int], samples: tuple[int, int], aligned: bool
 ) -> Tensor:
-    """Return a convolution whose sampling points are moved by offsets and scaled by a mask."""
-    count, channels = input.shape[:2]
-    outputs, _, kernel_h, kernel_w = weight.shape
-    height, width = offset.shape[2:]
-    points = kernel_h * kernel_w
-    moved = offset.reshape(count, offset_groups, kernel_h, kernel_w, 2, height, width)
-    rows = torch.arange(height)[:, None] * stride_h - pad_h + torch.arange(kernel_h)[:, None, None, None] * dilation_h
-    columns = torch.arange(width) * stride_w - pad_w + torch.arange(kernel_w)[:, None, None] * dilation_w
-    y, x = moved[:, :, :, :, 0] + rows, moved[:, :, :, :, 1] + columns
-    size_h, size_w = input.shape[2:]
-    # Half-pixel coordinates of grid_sample, which returns 0 for pixels outside.
-    grid = torch.stack([(2 * x + 1) / size_w - 1, (2 * y + 1) / size_h - 1], -1).flatten(0, 1)
-    grid = grid.reshape(count * offset_groups, points * height, width, 2)
-    planes = input.reshape(count * offset_groups, channels // offset_groups, size_h, size_w)
-    values = torch.nn.functional.grid_sample(planes, grid, align_corners=False)
-    values = values.reshape(count, offset_groups, -1, points, height, width)
+    """Return the mean of the samples in each bin of each region: [regions, channels, *bins].
+
+    Regions that are not finite, for which torchvision's result is undefined, have zeros.
+    """
+    rois = rois.to(torch.promote_types(rois.dtype, torch.float32))
+    images = rois[:, 0].to(torch.int64).clamp(0, planes.flat.shape[0] - 1)
+    ends = [(rois[:, dim, None] * scale, rois[:, dim + 2, None] * scale) for dim in (2, 1)]
+    directions = [
+        _samples(first, last, size, count, inside, aligned)
+        for (first, last), size, count, inside in zip(ends, (planes.height, planes.width), bins, samples, strict=True)
+    ]
+    image = images[:, None, None, None]
+    channel = torch.arange(planes.flat.shape[1], device=rois.device)[None, :, None, None]
+    start, width = (
+        each[:, :, None, None] if isinstance(each, Tensor) else each for each in (planes.start, planes.width)
+    )
+    total = rois.new_zeros(rois.shape[0], planes.flat.shape[1], *bins)
+    for y, x in product(*directions):
+        value: Any = 0.0
+        for (row, down), (column, right) in product(y, x):
+            at = start + row[:, None, :, None] * width + column[:, None, None, :]
+            found = aten._unsafe_index.Tensor(planes.flat, [image, channel, at]).to(rois.dtype)
+            found = down[:, None, :, None] * right[:, None, None, :] * found
+            value = value + found
+        total = total + value
+    return (total / max(math.prod(samples), 1)).to(planes.flat.dtype)
+
+
+def _samples(
+    first: Tensor, last: Tensor, size: Any, bins: int, samples: int, aligned: bool
+) -> list[list[tuple[Tensor, Tensor]]]:
+    """Return for each sample of a bin in one direction two neighbours: positions and weights, each [regions, bins].
+    Up to one pixel outside, the edge is repeated; the weights of samples further outside are 0."""
+    offset = 0.5 if aligned else 0.0
+    start = first - offset
+    length = last - offset - start
+    if not aligned:
+        length = torch.where(length < 1, 1.0, length)
+    step = length / bins
+    bin = torch.arange(bins, device=first.device, dtype=first.dtype)[None, :]
+    made = []
+    for sample in range(samples):
+        at = start + bin * step + (sample + 0.5) * step / samples
+        inside = (at >= -1) & (at <= size)
+        at = torch.where(inside & (at > 0), at, 0.0)
+        low = at.to(torch.int64)
+        edge = low >= size - 1
+        low = torch.where(edge, size - 1, low)
+        weight = torch.where(edge, 0.0, at - low)
+        pairs = ((low, 1 - weight), (torch.where(edge, low, low + 1), weight))
+        made.append([(place, torch.where(inside, each, 0.0)) for place, each in pairs])
+    return made
+
+
+def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *numbers: Any) -> Tensor:
+    """Return torchvision.deform_conv2d: products of the weights with samples at moved points.
+
+    numbers   the vertical and horizontal stride, padding and dilation, groups, groups of offsets, and whether the mask
+              counts
+    """
+    strides, paddings, dilations = (numbers[place : place + 2] for place in (0, 2, 4))
+    groups, offset_groups, use_mask = numbers[6:]
+    images, channels, *sizes = input.shape
+    outputs, per_group, *kernel = weight.shape
+    rows, columns = offset.shape[2:]
+    points = kernel[0] * kernel[1]
+    moved = offset.reshape(images, offset_groups, points, 2, rows, columns)
+    places = []
+    for dim, (count, shape) in enumerate(zip((rows, columns), ((-1, 1), (1, -1)), strict=True)):
+        tap = torch.arange(points, device=input.device)
+        tap = tap // kernel[1] if dim == 0 else tap % kernel[1]
+        first = torch.arange(count, device=input.device) * strides[dim] - paddings[dim]
+        at = first.reshape(shape)[None] + (tap * dilations[dim])[:, None, None]
+        places.append(at.to(input.dtype) + moved[:, :, :, dim])
+    y, x = (each.unsqueeze(2) for each in places)  # [images, offset groups, 1, points, rows, columns]
+    inside = (y > -1) & (y < sizes[0]) & (x > -1) & (x < sizes[1])
+    planes = input.reshape(images, offset_groups, channels // offset_groups, *sizes)
+    image, group, channel = (
+        torch.arange(count, device=input.device).reshape([-1 if dim == own else 1 for dim in range(6)])
+        for own, count in enumerate(planes.shape[:3])
+    )
+    y, x = (torch.where(inside, each, 0.0) for each in (y, x))
+    top, left = torch.floor(y), torch.floor(x)
+    down, right = y - top, x - left
+    value: Any = 0.0
+    for low, high in product((0, 1), (0, 1)):
+        row, column = (top + low).to(torch.int64), (left + high).to(torch.int64)
+        known = inside & (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
+        at = [row.clamp(0, sizes[0] - 1), column.clamp(0, sizes[1] - 1)]
+        found = torch.where(known, aten._unsafe_index.Tensor(planes, [image, group, channel, *at]), 0.0)
+        share = (down if low else 1 - down) * (right if high else 1 - right)
+        value = value + share * found
     if use_mask:
-        values = values * mask.reshape(count, offset_groups, 1, points, height, width)
-    values = values.reshape(count, groups, channels // groups * points, height * width)
-    result = weight.reshape(groups, outputs // groups, -1) @ values
-    return result.reshape(count, outputs, height, width) + bias[:, None, None]
+        value = value * mask.reshape(images, offset_groups, 1, points, rows, columns)
+    taps = weight.reshape(1, groups, outputs // groups, per_group * points)
+    made = taps @ value.reshape(images, groups, per_group * points, rows * columns)
+    return made.reshape(images, outputs, rows, columns) + bias[:, None, None]

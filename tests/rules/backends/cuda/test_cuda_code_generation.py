@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -76,7 +77,8 @@ class Model(nn.Module):
 
 
 def generates(lowered: Any, folder: Path) -> str:
-    """Generate the kernels of a program's only partition; return their text."""
+    """Generate the code of a program's only partition; return the text of its kernels and its wrapper, and the number
+    of calls without an estimated time."""
     (part,) = lowered.plan
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
     code = (
@@ -85,7 +87,8 @@ def generates(lowered: Any, folder: Path) -> str:
         "from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu\n"
         "from modelbuild_rules.backend_api.steps.partition_files import read_partition\n"
         "with no_gpu(): made = generate(*read_partition(Path(sys.argv[1])), [90])\n"
-        "print(*(kernel.source.read_text() for kernel in made.kernels))"
+        "print(*(kernel.source.read_text() for kernel in made.kernels), made.source)\n"
+        "print('unknown:', sum('seconds' not in each for each in made.estimate['kernels']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, lowered.folder / "partitions" / part["id"]],
@@ -166,3 +169,22 @@ def test_integers_are_not_divided_as_floats(lowering: Any, tmp_path: Path) -> No
     generated = generates(lowering(torch.export.export(Model(kept_exact), given), [lowering.cuda()]), tmp_path)
     assert ".to(tl.float64)" not in generated
     assert generated.count("libdevice.fmod") == 3
+
+
+def counted(x: Tensor) -> tuple[Tensor, Tensor]:
+    number = (x > 0).sum().item()
+    torch._check(number <= 3)
+    rows = x[x > 1].reshape(-1, 1).expand(-1, 4)
+    return torch.arange(number), torch.stack([rows[:, 0::2], rows[:, 1::2]], 2)
+
+
+@pytest.mark.slow
+def test_only_numbers_that_the_program_reads_are_checked(lowering: Any, tmp_path: Path) -> None:
+    """A count of elements is within its bounds, and may be 0."""
+    generated = generates(lowering(torch.export.export(Model(counted), (floats(4),)), [lowering.cuda()]), tmp_path)
+    assert generated.count("aoti_torch_item_int64") == 2
+    expected = re.findall(r"Expected (u\d+) (>= 0|<= 3) ", generated)
+    assert generated.count("Expected ") == len(expected)
+    assert len(set(expected)) == 2
+    assert len({number for number, _ in expected}) == 1
+    assert generated.endswith("unknown: 2\n")

@@ -89,7 +89,7 @@ def test_batched_nms_keeps_the_same_boxes(count: int) -> None:
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("samples", [1, 2, 3])
+@pytest.mark.parametrize("samples", [0, 1, 2, 3])
 def test_roi_align(samples: int, aligned: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(2, 3, 9, 13, generator=generator)
@@ -98,7 +98,8 @@ def test_roi_align(samples: int, aligned: bool) -> None:
     found = detection.roi_align(image, rois, 0.5, 4, 5, samples, aligned)
     expected = torchvision.ops.roi_align(image, rois, (4, 5), 0.5, samples, aligned)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    assert detection.roi_align(image, rois, 0.5, 4, 5, 0, aligned) is NotImplemented
+    decomposed = detection.detection_decompositions()[torch.ops.torchvision.roi_align.default]
+    assert (decomposed(image, rois, 0.5, 4, 5, samples, aligned) is NotImplemented) == (samples == 0)
 
 
 def test_regions_and_offsets_that_are_not_finite_read_nothing_outside() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from modelbuild_rules.backend_api.steps.nodes import OPERATOR
 from modelbuild_rules.backends.cuda.steps.generate.epilogues import apart, beside
 
 ALIGNED = re.compile(r"tl\.multiple_of\((\w+ % [A-Z]), BLOCK_[A-Z]\)")
@@ -136,8 +137,8 @@ def _is_number(operation: Any) -> bool:
 
     if not isinstance(operation, DynamicScalar):
         return False
-    traces = (node.meta.get("stack_trace") or "" for node in operation.origins)
-    return any(_NUMBER in trace for trace in traces)
+    marks = (OPERATOR.fullmatch(node.meta.get("stack_trace") or "") for node in operation.origins)
+    return any(mark["op"] == _NUMBER for mark in marks if mark)
 
 
-_NUMBER = "_local_scalar_dense"
+_NUMBER = "_local_scalar_dense.default"

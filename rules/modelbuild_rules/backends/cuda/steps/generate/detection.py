@@ -1,4 +1,5 @@
-"""Decompose operators of detectors: non-maximum suppression, and samples of feature maps at regions and offsets.
+"""Decompose operators of detectors: non-maximum suppression, and samples of feature maps at regions and offsets
+(backend_api/steps/sampling.py).
 
 The operators are torchvision's (0.29.2), and modelbuild's own (operators/steps/detection_operators.py). They are in a
 program by name; who reads the program registers them.
@@ -10,12 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from modelbuild_rules.backend_api.steps.sampling import Planes, deform_conv2d, pooled, roi_align
 from modelbuild_rules.backends.cuda.steps.generate.data_dependent import nonzero, upper
 
 aten = torch.ops.aten
@@ -132,21 +133,10 @@ def _float32(bits: int) -> float:
     return float(value)
 
 
-def roi_align(
-    input: Tensor,
-    rois: Tensor,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    sampling_ratio: int,
-    aligned: bool,
-) -> Any:
+def _roi_align(*given: Any) -> Any:
     """Return torchvision.roi_align with a given number of samples in each bin."""
-    if sampling_ratio <= 0:
-        return NotImplemented
-    height, width = input.shape[2:]
-    planes = _Planes(input.flatten(2), 0, height, width)
-    return _pooled(planes, rois, spatial_scale, (pooled_height, pooled_width), sampling_ratio, aligned)
+    *_, sampling_ratio, _ = given
+    return roi_align(*given) if sampling_ratio > 0 else NotImplemented
 
 
 def multiscale_roi_align(
@@ -173,119 +163,9 @@ def multiscale_roi_align(
     for height, width in zip(heights[:-1], widths[:-1], strict=True):
         starts.append(starts[-1] + height * width)
     sizes = (of_level(each, torch.int64)[:, None] for each in (starts, heights, widths))
-    planes = _Planes(torch.cat([each.flatten(2) for each in features], 2), *sizes)
+    planes = Planes(torch.cat([each.flatten(2) for each in features], 2), *sizes)
     scale = of_level(scales, rois.dtype)[:, None]
-    return _pooled(planes, rois, scale, (pooled_height, pooled_width), sampling_ratio, False)
-
-
-class _Planes:
-    """Feature maps, flat: [images, channels, pixels], with the start, height and width of each region's map: numbers,
-    or [regions, 1]."""
-
-    def __init__(self, flat: Tensor, start: Any, height: Any, width: Any) -> None:
-        self.flat = flat
-        self.start = start
-        self.height = height
-        self.width = width
-
-
-def _pooled(planes: _Planes, rois: Tensor, scale: Any, pooled: tuple[int, int], samples: int, aligned: bool) -> Tensor:
-    """Return the mean of samples x samples values in each bin of each region: [regions, channels, *pooled].
-
-    Regions that are not finite, for which torchvision's result is undefined, have zeros.
-    """
-    rois = rois.to(torch.promote_types(rois.dtype, torch.float32))
-    images = rois[:, 0].to(torch.int64).clamp(0, planes.flat.shape[0] - 1)
-    ends = [(rois[:, dim, None] * scale, rois[:, dim + 2, None] * scale) for dim in (2, 1)]
-    directions = [
-        _samples(*end, size, bins, samples, aligned)
-        for end, size, bins in zip(ends, (planes.height, planes.width), pooled, strict=True)
-    ]
-    image = images[:, None, None, None]
-    channel = torch.arange(planes.flat.shape[1], device=rois.device)[None, :, None, None]
-    start, width = (
-        each[:, :, None, None] if isinstance(each, Tensor) else each for each in (planes.start, planes.width)
-    )
-    total: Any = 0.0
-    for y, x in product(*directions):
-        value: Any = 0.0
-        for (row, down), (column, right) in product(y, x):
-            at = start + row[:, None, :, None] * width + column[:, None, None, :]
-            found = aten._unsafe_index.Tensor(planes.flat, [image, channel, at]).to(rois.dtype)
-            found = down[:, None, :, None] * right[:, None, None, :] * found
-            value = value + found
-        total = total + value
-    return (total / samples**2).to(planes.flat.dtype)
-
-
-def _samples(
-    first: Tensor, last: Tensor, size: Any, bins: int, samples: int, aligned: bool
-) -> list[list[tuple[Tensor, Tensor]]]:
-    """Return for each sample of a bin in one direction two neighbours: positions and weights, each [regions, bins].
-    Up to one pixel outside, the edge is repeated; the weights of samples further outside are 0."""
-    offset = 0.5 if aligned else 0.0
-    start, length = first - offset, last - first
-    if not aligned:
-        length = torch.where(length < 1, 1.0, length)
-    step = length / bins
-    bin = torch.arange(bins, device=first.device, dtype=first.dtype)[None, :]
-    made = []
-    for sample in range(samples):
-        at = start + bin * step + (sample + 0.5) * step / samples
-        inside = (at >= -1) & (at <= size)
-        at = torch.where(inside & (at > 0), at, 0.0)
-        low = at.to(torch.int64)
-        edge = low >= size - 1
-        low = torch.where(edge, size - 1, low)
-        weight = torch.where(edge, 0.0, at - low)
-        pairs = ((low, 1 - weight), (torch.where(edge, low, low + 1), weight))
-        made.append([(place, torch.where(inside, each, 0.0)) for place, each in pairs])
-    return made
-
-
-def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *numbers: Any) -> Tensor:
-    """Return torchvision.deform_conv2d: products of the weights with samples at moved points.
-
-    numbers   the vertical and horizontal stride, padding and dilation, groups, groups of offsets, and whether the mask
-              counts
-    """
-    strides, paddings, dilations = (numbers[place : place + 2] for place in (0, 2, 4))
-    groups, offset_groups, use_mask = numbers[6:]
-    images, channels, *sizes = input.shape
-    outputs, per_group, *kernel = weight.shape
-    rows, columns = offset.shape[2:]
-    points = kernel[0] * kernel[1]
-    moved = offset.reshape(images, offset_groups, points, 2, rows, columns)
-    places = []
-    for dim, (count, shape) in enumerate(zip((rows, columns), ((-1, 1), (1, -1)), strict=True)):
-        tap = torch.arange(points, device=input.device)
-        tap = tap // kernel[1] if dim == 0 else tap % kernel[1]
-        first = torch.arange(count, device=input.device) * strides[dim] - paddings[dim]
-        at = first.reshape(shape)[None] + (tap * dilations[dim])[:, None, None]
-        places.append(at.to(input.dtype) + moved[:, :, :, dim])
-    y, x = (each.unsqueeze(2) for each in places)  # [images, offset groups, 1, points, rows, columns]
-    inside = (y > -1) & (y < sizes[0]) & (x > -1) & (x < sizes[1])
-    planes = input.reshape(images, offset_groups, channels // offset_groups, *sizes)
-    image, group, channel = (
-        torch.arange(count, device=input.device).reshape([-1 if dim == own else 1 for dim in range(6)])
-        for own, count in enumerate(planes.shape[:3])
-    )
-    y, x = (torch.where(inside, each, 0.0) for each in (y, x))
-    top, left = torch.floor(y), torch.floor(x)
-    down, right = y - top, x - left
-    value: Any = 0.0
-    for low, high in product((0, 1), (0, 1)):
-        row, column = (top + low).to(torch.int64), (left + high).to(torch.int64)
-        known = inside & (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
-        at = [row.clamp(0, sizes[0] - 1), column.clamp(0, sizes[1] - 1)]
-        found = torch.where(known, aten._unsafe_index.Tensor(planes, [image, group, channel, *at]), 0.0)
-        share = (down if low else 1 - down) * (right if high else 1 - right)
-        value = value + share * found
-    if use_mask:
-        value = value * mask.reshape(images, offset_groups, 1, points, rows, columns)
-    taps = weight.reshape(1, groups, outputs // groups, per_group * points)
-    made = taps @ value.reshape(images, groups, per_group * points, rows * columns)
-    return made.reshape(images, outputs, rows, columns) + bias[:, None, None]
+    return pooled(planes, rois, scale, (pooled_height, pooled_width), (sampling_ratio, sampling_ratio), False)
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -293,5 +173,5 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "modelbuild_kernels::multiscale_roi_align": multiscale_roi_align,
     "torchvision::deform_conv2d": deform_conv2d,
     "torchvision::nms": nms,
-    "torchvision::roi_align": roi_align,
+    "torchvision::roi_align": _roi_align,
 }

@@ -58,13 +58,14 @@ def estimate(graph: Any, cycles: Mapping[Any, float], gpu: Gpu) -> Estimate:
 
 
 def _launched(node: Any) -> Iterator[Any]:
-    """Yield the scheduler's nodes that become kernels, of a node that may be a group."""
+    """Yield the scheduler's nodes that become kernels or other work on the GPU, of a node that may be a group."""
+    from torch._inductor.ir import AssertScalar
     from torch._inductor.scheduler import GroupedSchedulerNode, NopKernelSchedulerNode
 
     if isinstance(node, GroupedSchedulerNode):
         for each in node.snodes:
             yield from _launched(each)
-    elif not isinstance(node, NopKernelSchedulerNode):
+    elif not isinstance(node, NopKernelSchedulerNode) and not isinstance(node.node, AssertScalar):
         yield node
 
 
