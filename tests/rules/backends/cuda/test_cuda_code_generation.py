@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -76,28 +77,37 @@ class Model(nn.Module):
         return self.function(*(each for each in (x, y, z) if each is not None))
 
 
-def generates(lowered: Any, folder: Path) -> str:
-    """Generate the code of a program's only partition; return the text of its kernels and its wrapper, and the number
-    of calls without an estimated time."""
+class Generated(NamedTuple):
+    """The text of a partition's kernels and of its wrapper, and the number of calls without an estimated time."""
+
+    kernels: str
+    wrapper: str
+    unknown: int
+
+
+def generates(lowered: Any, folder: Path) -> Generated:
+    """Generate the code of a program's only partition."""
     (part,) = lowered.plan
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
     code = (
-        "import sys; from pathlib import Path\n"
+        "import json, sys; from pathlib import Path\n"
         "from modelbuild_rules.backends.cuda.steps.generate.generate import generate\n"
         "from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu\n"
         "from modelbuild_rules.backend_api.steps.partition_files import read_partition\n"
         "with no_gpu(): made = generate(*read_partition(Path(sys.argv[1])), [90])\n"
-        "print(*(kernel.source.read_text() for kernel in made.kernels), made.source)\n"
-        "print('unknown:', sum('seconds' not in each for each in made.estimate['kernels']))"
+        "kernels = ''.join(kernel.source.read_text() for kernel in made.kernels)\n"
+        "unknown = sum('seconds' not in each for each in made.estimate['kernels'])\n"
+        "Path(sys.argv[2]).write_text(json.dumps([kernels, made.source, unknown]))"
     )
+    out = folder / "generated.json"
     done = subprocess.run(
-        [sys.executable, "-c", code, lowered.folder / "partitions" / part["id"]],
+        [sys.executable, "-c", code, lowered.folder / "partitions" / part["id"], out],
         env={**os.environ, **caches},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return Generated(*json.loads(out.read_text()))
 
 
 @pytest.mark.slow
@@ -167,8 +177,8 @@ def kept_exact(x: Tensor, y: Tensor, a: Tensor) -> tuple[Tensor, ...]:
 def test_integers_are_not_divided_as_floats(lowering: Any, tmp_path: Path) -> None:
     given = (whole(4), whole(4).abs() + 1, floats(4))
     generated = generates(lowering(torch.export.export(Model(kept_exact), given), [lowering.cuda()]), tmp_path)
-    assert ".to(tl.float64)" not in generated
-    assert generated.count("libdevice.fmod") == 3
+    assert ".to(tl.float64)" not in generated.kernels
+    assert generated.kernels.count("libdevice.fmod") == 3
 
 
 def counted(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,9 +192,9 @@ def counted(x: Tensor) -> tuple[Tensor, Tensor]:
 def test_only_numbers_that_the_program_reads_are_checked(lowering: Any, tmp_path: Path) -> None:
     """A count of elements is within its bounds, and may be 0."""
     generated = generates(lowering(torch.export.export(Model(counted), (floats(4),)), [lowering.cuda()]), tmp_path)
-    assert generated.count("aoti_torch_item_int64") == 2
-    expected = re.findall(r"Expected (u\d+) (>= 0|<= 3) ", generated)
-    assert generated.count("Expected ") == len(expected)
+    assert generated.wrapper.count("aoti_torch_item_int64") == 2
+    expected = re.findall(r"Expected (u\d+) (>= 0|<= 3) ", generated.wrapper)
+    assert generated.wrapper.count("Expected ") == len(expected)
     assert len(set(expected)) == 2
     assert len({number for number, _ in expected}) == 1
-    assert generated.endswith("unknown: 2\n")
+    assert generated.unknown == 2
