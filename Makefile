@@ -56,7 +56,7 @@ test: venv
 test-all: $(SERVERS)
 	$(MAKE) test PYTEST_ARGS=
 
-# Run a million damaged files; `make test` runs 20,000.
+# Run a million damaged files; `make test` runs 5,000.
 fuzz: venv
 	FUZZ_RUNS=$(or $(RUNS),1000000) $(BIN)/python -m pytest tests/runtime/native/test_native_fuzz.py
 

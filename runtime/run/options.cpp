@@ -28,6 +28,7 @@ const char kUsage[] =
     "                         measure no latency: recording takes time\n"
     "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program expects there,\n"
     "                         or all on one GPU\n"
+    "  --threads N            threads that compute on the CPU (default, and 0: one per core)\n"
     "  --cuda-graph           launch repeated runs as a CUDA graph\n"
     "  --verify KEY           run only what this key signed (a public key in PEM; may be repeated): PROGRAM.sig and\n"
     "                         a .sig beside each other file\n"
@@ -51,6 +52,7 @@ enum Flag : int {
   kWarmup,
   kProfile,
   kDeviceIo,
+  kThreads,
   kCudaGraph,
   kVerify,
   kNoVerify,
@@ -62,7 +64,7 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 20> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 21> kFlags = {{{"input", required_argument, nullptr, kInput},
                                             {"resize", no_argument, nullptr, kResize},
                                             {"next", no_argument, nullptr, kNext},
                                             {"data", required_argument, nullptr, kData},
@@ -72,6 +74,7 @@ constexpr std::array<option, 20> kFlags = {{{"input", required_argument, nullptr
                                             {"warmup", required_argument, nullptr, kWarmup},
                                             {"profile", required_argument, nullptr, kProfile},
                                             {"device-io", optional_argument, nullptr, kDeviceIo},
+                                            {"threads", required_argument, nullptr, kThreads},
                                             {"cuda-graph", no_argument, nullptr, kCudaGraph},
                                             {"verify", required_argument, nullptr, kVerify},
                                             {"no-verify", no_argument, nullptr, kNoVerify},
@@ -157,6 +160,9 @@ void apply(int flag, Options* options) {
     case kDeviceIo:
       options->device_io = true;
       if (value != nullptr) options->device_io_gpu = number("device-io", value);
+      return;
+    case kThreads:
+      options->load.threads = number("threads", value);
       return;
     case kCudaGraph:
       options->cuda_graph = true;

@@ -95,7 +95,7 @@ def go_through(folder: Path, seed: int, steps: int) -> None:
 
 @pytest.mark.parametrize("seed", [int(SEED or 1)])
 def test_a_build_after_damage_is_right_or_reports_it(tmp_path: Path, seed: int) -> None:
-    go_through(tmp_path, seed, int(STEPS or 20))
+    go_through(tmp_path, seed, int(STEPS or 8))
 
 
 @pytest.mark.exhaustive

@@ -121,7 +121,7 @@ SEED, STEPS = (os.environ.get(f"MODELBUILD_HISTORY_{name}") for name in ("SEED",
 @pytest.mark.timeout(7200 if STEPS else 900)
 @pytest.mark.parametrize("seed", [int(SEED or 1)])
 def test_a_build_comes_out_as_one_from_nothing_whatever_happened_before(tmp_path: Path, seed: int) -> None:
-    go_through(tmp_path, seed, int(STEPS or 30))
+    go_through(tmp_path, seed, int(STEPS or 12))
 
 
 @pytest.mark.exhaustive

@@ -15,7 +15,7 @@
 
 /* The version of this header. It grows by one with each addition of a function, a field or a value. A program that was
  * compiled with it needs a library whose mb_api_version() is at least as large. */
-#define MB_API_VERSION 3
+#define MB_API_VERSION 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +71,9 @@ typedef struct {
    * runtime.hpp; since version 3 */
   const char* const* keys;
   size_t key_count;
+  /* The threads of this process that compute on the CPU, which all its programs share: set by the first load. 0: as
+   * they are, and at first one per core; since version 4 */
+  int32_t threads;
 } mb_load_options;
 
 typedef struct {

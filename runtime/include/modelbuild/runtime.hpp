@@ -107,6 +107,9 @@ struct LoadOptions {
   // Public keys on the curve P-256 (PEM). If there are any, the program and its data are loaded only if one of these
   // signed them: FILE.sig next to each file, or FOLDER.sig next to a bundle: see docs/reference/program-files.md.
   std::vector<std::filesystem::path> keys;
+  // The threads of this process that compute on the CPU, which all its programs share: set by the first load. 0: as
+  // they are, and at first one per core.
+  int threads = 0;
 };
 
 struct RunOptions {
@@ -148,6 +151,7 @@ class CLoadOptions {
     std::tie(options.keys, options.key_count) = keys_.view();
     options.skip_verify = given.verify ? 0 : 1;
     options.profile = given.profile ? 1 : 0;
+    options.threads = given.threads;
   }
 
   mb_load_options options{};

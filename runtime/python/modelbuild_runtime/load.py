@@ -26,6 +26,7 @@ def load(
     plugin_dirs: Sequence[str | Path] = (),
     verify: Verify = True,
     profile: bool = False,
+    threads: int = 0,
 ) -> Program:
     """Load a .pte or a program of a bundle, and the .ptd next to it: the .ptd of the same name, or the only .ptd if the
     program may need one. `path` is a .pte, a bundle's folder or, for a bundle with several programs, FOLDER/NAME.
@@ -40,8 +41,11 @@ def load(
     the runtime loads only files that one of the keys signed. With `profile` the time of each instruction is recorded:
     see Program.take_profile().
 
-    Raises ProgramError if there is no runtime, or if the files are damaged, not signed, or not a program that it
-    supports.
+    `threads` is the number of threads of this process that compute on the CPU, which all its programs share: the first
+    load sets it. 0: as they are, and at first one per core.
+
+    Raises InputError for another number of threads than that of a program in this process, and ProgramError if there
+    is no runtime, or if the files are damaged, not signed, or not a program that it supports.
     """
     digests, keys = _keys(verify)
     folders = [Path(folder) for folder in plugin_dirs]
@@ -49,7 +53,7 @@ def load(
 
     def handle(library: Path, data: Sequence[str | Path]) -> Handle:
         files = [Path(file) for file in data]
-        return Handle(library_file(library), Path(path), files, digests, folders, profile, keys)
+        return Handle(library_file(library), Path(path), files, digests, folders, profile, keys, threads)
 
     loaded = handle(named or _installed(), data_paths) if keys else None  # before anything else reads the files
     pte = _program_of(Path(path))

@@ -59,7 +59,8 @@ modelbuild::LoadOptions load_options(const mb_load_options* options) {
           c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"),
           given.skip_verify == 0,
           given.profile != 0,
-          c::paths(given.keys, given.key_count, "keys")};
+          c::paths(given.keys, given.key_count, "keys"),
+          given.threads};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "api/check_ports.hpp"
 #include "api/fail.hpp"
 #include "api/log.hpp"
+#include "api/threads.hpp"
 #include "delegates/plugins.hpp"
 #include "devices/graphs.hpp"
 #include "files/describe.hpp"
@@ -124,6 +125,7 @@ std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const 
   start_log();
   return with_errors([&] {
     auto state = std::make_unique<State>(SignedFiles(options.keys));
+    use_threads(options.threads);
     const std::filesystem::path pte = state->files.program(path);
     state->description = modelbuild::describe(pte, options, &state->files);
     load_plugins(state->description, options);

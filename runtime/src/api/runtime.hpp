@@ -212,6 +212,9 @@ struct LoadOptions {
   // Public keys on the curve P-256 (PEM). If there are any, the program and its data are loaded only if one of the keys
   // signed them: FILE.sig next to each file, or FOLDER.sig next to a bundle: see docs/reference/program-files.md.
   std::vector<std::filesystem::path> keys;
+  // The threads of this process that compute on the CPU, which all its programs share: set by the first load. 0: as
+  // they are, and at first one per core.
+  int threads = 0;
 };
 
 // Returns the requirements of a program that this machine does not meet, one line each: a delegate that the runtime

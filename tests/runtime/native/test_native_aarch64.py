@@ -17,7 +17,7 @@ from modelbuild_rules.backend_api.steps.elf import machine
 from tests.runtime.native.aarch64 import EMULATOR, Runtime
 from tests.trust.keys import write_key
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("aarch64")]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.xdist_group("aarch64")]
 
 
 def test_every_file_of_the_archive_is_for_aarch64(aarch64: Runtime) -> None:

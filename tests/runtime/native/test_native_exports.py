@@ -51,6 +51,7 @@ def test_the_library_exports_the_listed_symbols(native: Path, listed: list[str])
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.xdist_group("aarch64")
 def test_the_library_for_aarch64_exports_the_listed_symbols(aarch64: Runtime, listed: list[str]) -> None:
     found = difference(aarch64.folder / "lib/libmodelbuild_runtime.so", listed)

@@ -24,7 +24,7 @@ from tests.trust.keys import write_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers"), pytest.mark.timeout(0)]
 
-RUNS = int(os.environ.get("FUZZ_RUNS", "20000"))
+RUNS = int(os.environ.get("FUZZ_RUNS", "5000"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 GIVEN = [Path(name).resolve() for name in os.environ.get("FUZZ_PROGRAMS", "").split()]
 

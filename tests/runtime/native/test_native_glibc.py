@@ -60,6 +60,7 @@ def test_files_for_this_machine_name_no_folder_of_the_build(native: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.xdist_group("aarch64")
 def test_files_for_aarch64_name_no_folder_of_the_build(aarch64: Runtime) -> None:
     libraries = list((aarch64.folder / "lib").glob("libmodelbuild_*.so"))
@@ -68,6 +69,7 @@ def test_files_for_aarch64_name_no_folder_of_the_build(aarch64: Runtime) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.xdist_group("aarch64")
 def test_files_for_aarch64_need_no_newer_glibc_than_documented(
     repository: Path, aarch64: Runtime, tmp_path: Path
@@ -77,6 +79,7 @@ def test_files_for_aarch64_need_no_newer_glibc_than_documented(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.xdist_group("aarch64")
 def test_files_for_aarch64_load_beside_the_libstdcxx_of_jetpack(aarch64: Runtime) -> None:
     """That is GCC 12's. A process may have loaded it before the runtime's own, which then is not used."""

@@ -10,7 +10,7 @@ from tests.runtime.native.aarch64 import Runtime
 from tests.runtime.native.scaled_model import MODEL, NET
 from tests.workspace_builder import Workspace
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("aarch64")]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.xdist_group("aarch64")]
 
 PROGRAM = """
 [[device_target]]

@@ -18,6 +18,7 @@ LIBRARY = "libmodelbuild_runtime.so"
 _INPUT = 2  # MB_ERROR_INPUT
 _PROFILES = 2  # the first MB_API_VERSION with mb_take_profile
 _KEYS = 3  # the first with mb_load_options.keys
+_THREADS = 4  # the first with mb_load_options.threads
 _LOG = logging.getLogger("modelbuild_runtime")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.ERROR, logging.CRITICAL)
 _INFO = 1  # MB_LOG_INFO
@@ -51,6 +52,7 @@ class LoadOptions(ctypes.Structure):
         ("profile", ctypes.c_int32),
         ("keys", ctypes.POINTER(ctypes.c_char_p)),
         ("key_count", ctypes.c_size_t),
+        ("threads", ctypes.c_int32),
     )
 
 
@@ -132,7 +134,12 @@ _log = _SINK(_log_message)  # must outlive the library
 
 
 def _load_options(
-    data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path], profile: bool, keys: Sequence[Path]
+    data: Sequence[Path],
+    verify: bool,
+    plugin_dirs: Sequence[Path],
+    profile: bool,
+    keys: Sequence[Path],
+    threads: int = 0,
 ) -> LoadOptions:
     return LoadOptions(
         ctypes.sizeof(LoadOptions),
@@ -144,6 +151,7 @@ def _load_options(
         profile=profile,
         keys=_paths(keys) if keys else None,
         key_count=len(keys),
+        threads=threads,
     )
 
 
@@ -170,15 +178,18 @@ class Handle:
         plugin_dirs: Sequence[Path] = (),
         profile: bool = False,
         keys: Sequence[Path] = (),
+        threads: int = 0,
     ) -> None:
         self._library = _opened(library)
         if profile and self._library.mb_api_version() < _PROFILES:
             raise ProgramError(f"{library}: this runtime records no profile; expected a newer one")
         if keys and self._library.mb_api_version() < _KEYS:
             raise ProgramError(f"{library}: this runtime verifies no signatures; expected a newer one")
+        if threads and self._library.mb_api_version() < _THREADS:
+            raise ProgramError(f"{library}: this runtime has a thread per core; expected a newer one")
         self._program = ctypes.c_void_p()
         self._pte, self._files = pte, (tuple(data), tuple(plugin_dirs), tuple(keys))
-        options = _load_options(data, verify, plugin_dirs, profile, keys)
+        options = _load_options(data, verify, plugin_dirs, profile, keys, threads)
         self._check(
             self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
         )

@@ -121,6 +121,7 @@ def test_kernels_are_generated(name: str, lowering: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_kernels_are_generated_for_two_products_of_any_size(lowering: Any, tmp_path: Path) -> None:
     given = (floats(3, 3, 4), floats(3, 4, 5))
     exported = torch.export.export(Model(products_of_the_same), given, dynamic_shapes={"x": {0: SIZE}, "y": {0: SIZE}})

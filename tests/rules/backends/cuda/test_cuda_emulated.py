@@ -10,10 +10,10 @@ import torch
 
 from modelbuild_rules.backend_api.steps.elf import needs
 
-CI = ("products",)
+CI = ("mlp",)
 REST = (
-    *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "attention_dynamic", "vit", "cnn", "depthwise"),
-    "class_token",
+    *("products", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "attention_dynamic", "vit", "cnn"),
+    *("depthwise", "class_token"),
     *("convolutions", "convolutions_3d", "norms", "cache", "cell", "stream", "mixed", "topk", "sort", "sums"),
     *("attentions", "spectrum", "denoised", "larger", "resnet18"),
 )

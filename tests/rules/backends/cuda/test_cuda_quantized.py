@@ -14,7 +14,7 @@ from modelbuild_rules.backend_api.steps.named_data import read_named
 from tests.rules.backends.cuda.conftest import CUDA, PORTABLE, Built, compile_partition, lower
 from tests.rules.quantization.conftest import Quantized, run_quantization
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cuda")]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.xdist_group("cuda")]
 
 NET = """
 from torch import nn
@@ -54,10 +54,10 @@ def compiled(quantized: Quantized, rows: int, runtime: Path, folder: Path) -> Bu
 @pytest.mark.parametrize(
     ("weights", "group_size", "rows", "size"),
     [
-        pytest.param("int8", None, 1, WEIGHTS, marks=pytest.mark.exhaustive),
+        ("int8", None, 1, WEIGHTS),
         ("int4", None, 1, WEIGHTS // 2),
-        pytest.param("int8", None, 48, WEIGHTS, marks=pytest.mark.exhaustive),
-        pytest.param("int4", 128, 48, WEIGHTS // 2, marks=pytest.mark.exhaustive),
+        ("int8", None, 48, WEIGHTS),
+        ("int4", 128, 48, WEIGHTS // 2),
     ],
 )
 def test_results_and_the_size_of_the_weights(

@@ -31,6 +31,7 @@ PEERS = (
     "swin_t:fp32",
     "whisper_encoder:fp32",
     "vit_b_16:fp16",
+    "unet_block:fp16",
 )
 
 pytestmark = [pytest.mark.xdist_group("cuda"), pytest.mark.slow]
@@ -45,15 +46,16 @@ def check(name: str, found: Any) -> None:
         assert found == recorded[name]
 
 
-@pytest.mark.parametrize("name", ["products", "attentions"])
+@pytest.mark.parametrize(
+    "name", ["mlp", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("attentions", "products"))]
+)
 def test_the_kernels_are_those_recorded(name: str, built: Callable[[str], Any]) -> None:
     kernels = json.loads((built(name).folder / "kernels.json").read_text())
     check(name, sorted(map(described, kernels.values())))
 
 
-@pytest.mark.parametrize(
-    "case", ["unet_block:fp16", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in PEERS)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", PEERS)
 def test_launches_copies_and_memory_of_the_twelve_are_those_recorded(case: str, tmp_path: Path) -> None:
     script = Path(__file__).with_name("describe_peer.py")
     done = subprocess.run(

@@ -88,6 +88,7 @@ def choices(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_tuning_file_decides_the_library_and_candidates_do_not(compiled: Path) -> None:
     cost, candidates, file = (contents(compiled / name) for name in WAYS)
     assert cost == candidates
@@ -95,6 +96,7 @@ def test_a_tuning_file_decides_the_library_and_candidates_do_not(compiled: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_choices_are_written_down_and_counted(compiled: Path) -> None:
     file = json.loads((compiled / "net.tuning.json").read_text())
     (entry,) = file["choices"]
@@ -106,6 +108,7 @@ def test_choices_are_written_down_and_counted(compiled: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_compiling_shows_each_candidate_and_each_kernel(compiled: Path) -> None:
     parts = json.loads((compiled / "cost.parts").read_text())
     assert parts[0] == ["generating kernels"]

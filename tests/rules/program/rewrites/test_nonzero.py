@@ -109,9 +109,9 @@ def test_a_sample(check: Callable[..., None]) -> None:
             Case("where", ()),
             Case("index", (2, 3, 2, 2), view=LAYOUTS["channels last"][1]),
             Case("nonzero", (2, 3, 2, 2), view=LAYOUTS["channels last"][1]),
-            *(Case(next(names), shape) for shape in SHAPES[2::3]),
-            *(Case(next(names), shape, "float32", view) for shape, view in list(LAYOUTS.values())[1:4:2]),
-            *(Case(next(names), (3, 4), dtype) for dtype in ("uint8", "bfloat16")),
+            *(Case(next(names), shape) for shape in SHAPES[3::6]),
+            *(Case(next(names), shape, "float32", view) for shape, view in list(LAYOUTS.values())[1:2]),
+            *(Case(next(names), (3, 4), dtype) for dtype in ("uint8",)),
         ]
     )
 

@@ -81,6 +81,11 @@ static void check_load(const char* path) {
   EXPECT(refused(mb_load(path, &options, &program), "expected a public key on the curve P-256 in PEM"));
   options.key_count = 0; /* would verify nothing */
   EXPECT(refused(mb_load(path, &options, &program), "keys are given, but key_count is 0"));
+  options.keys = NULL;
+  options.threads = -1;
+  EXPECT(refused(mb_load(path, &options, &program), "threads: -1; expected 1 to 1024, or 0 for one per core"));
+  options.threads = 1025;
+  EXPECT(refused(mb_load(path, &options, &program), "threads: 1025; expected"));
   EXPECT(program == NULL);
 }
 
