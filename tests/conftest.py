@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import traceback
+import zlib
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.packaging.installation import add_compiled, build, checkout, environm
 from tests.powerless import give_up_power
 from tests.workspace_builder import Workspace
 
+SHARE = 3
 Child: TypeAlias = Callable[[Callable[[], None]], int]
 
 settings.register_profile("modelbuild", deadline=None, derandomize=True)
@@ -39,7 +41,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of a group, or of a file without one, in one process, which makes their fixtures once. Groups with
-    slow tests come first, so that none of them is the last."""
+    slow tests come first, so that none of them is the last. Of tables that are sampled, one row of SHARE is quick."""
+    for item in items:
+        if item.get_closest_marker("sampled") and zlib.crc32(item.name.encode()) % SHARE:
+            item.add_marker(pytest.mark.exhaustive)
     groups = [_group(item) for item in items]
     slow = {group for group, item in zip(groups, items, strict=True) if item.get_closest_marker("slow")}
     items.sort(key=lambda item: _group(item) not in slow)

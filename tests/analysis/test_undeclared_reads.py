@@ -64,6 +64,7 @@ def settled(workspace: Workspace, **environment: str) -> str:
     raise AssertionError(ended.out)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("when", ["called", "imported"])
 @pytest.mark.parametrize("kind", READS)
 def test_a_read_is_an_error_at_its_place(workspace: Workspace, kind: str, when: str) -> None:

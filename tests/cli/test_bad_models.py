@@ -227,6 +227,7 @@ PROGRAMS = {
 TABLE = {**MODELS, **BACKENDS_AND_DEVICES, **PROGRAMS}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", TABLE)
 def test_one_line_for(workspace: Any, case: str) -> None:
     build, line = TABLE[case]

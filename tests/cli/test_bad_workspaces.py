@@ -334,6 +334,7 @@ TABLE = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", TABLE)
 def test_one_line_for(workspace: Any, case: str) -> None:
     bad = TABLE[case]

@@ -157,6 +157,8 @@ def test_a_test_compares_each_method_with_the_module(module: Any) -> None:
     assert (ended.code, ended.out.count("PASSED")) == (0, 2), ended.err
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_stack(module: Any) -> None:
     module.edit("BUILD.toml", BUILD, BUILD + QUANTIZED)
     module.build("//:int8_program")
@@ -194,6 +196,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
     assert all("classify" in each or each.endswith(("#emit", "#verify")) for each in ran)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -152,6 +152,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("with_a_source", [False, True], ids=["alone", "and a source changed"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_other_files_in_a_listed_folder_are_found(

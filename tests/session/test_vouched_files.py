@@ -62,6 +62,7 @@ def replaced(root: Path) -> None:
     (root / "a/unread").mkdir()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("with_a_source", [False, True], ids=["alone", "and a source changed"])
 @pytest.mark.parametrize(
     "change",
@@ -83,6 +84,7 @@ def test_a_file_that_is_gone_is_missed_though_no_action_reads_it(
     assert (ended.code, len(ended.errors)) == (3, 1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "damage",
     [

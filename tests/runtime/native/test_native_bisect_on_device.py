@@ -13,7 +13,7 @@ from tests.testing import test_bisect_methods
 from tests.testing.test_bisect import FILES, line
 from tests.workspace_builder import Workspace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 THERE = """
 [[device_target]]

@@ -76,6 +76,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_is_one_line_and_exit_code_1(
     what: str, sealed: Callable[[str], Path], modelbuild_run: Run, inputs: list[str]

@@ -52,7 +52,7 @@ def test_backends_stand_in_any_order(declared: Declared, order: tuple[str, ...])
 def test_readers_of_example_inputs_are_in_the_key(declared: Declared, backend: str, reads: bool) -> None:
     """Partitions that do not run here are compared with the program on a recorded call."""
     actions = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')
-    (reader,) = actions["weights" if backend == "cuda" else "partition"]
+    (reader,) = actions["partition" if backend == "tensorrt" else "weights"]
     assert ("calls" in {each.name for each in reader.inputs}) == reads
     assert ("safetensors" in reader.tools) == reads
 
@@ -61,7 +61,8 @@ def test_a_program_is_lowered_without_weights_if_each_backend_compiles_without_t
     def inputs(*backends: str) -> set[str]:
         return {each.name for each in declared(*backends)["partition"][0].inputs}
 
-    cuda, xnnpack, portable = (f'{{ type = "{kind}" }}' for kind in ("cuda", "xnnpack", "portable"))
-    assert inputs(cuda, portable) == inputs(cuda) == {"program"}
-    assert inputs(cuda, xnnpack, portable) == {"program", "weights", "calls"}
+    kinds = ("cuda", "xnnpack", "tensorrt", "portable")
+    cuda, xnnpack, tensorrt, portable = (f'{{ type = "{kind}" }}' for kind in kinds)
+    assert inputs(cuda, portable) == inputs(cuda) == inputs(cuda, xnnpack, portable) == {"program"}
+    assert inputs(cuda, tensorrt, portable) == {"program", "weights", "calls"}
     assert inputs(portable) == {"program", "weights"}

@@ -117,6 +117,7 @@ def stored(partition: Path, folder: Path) -> Mapping[str, bytes]:
     return {name: named[key] for name, _, key, _ in lines}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", VALUES)
 def test_other_values_are_another_partition_s_weights_alone(
     name: str, lowered: Callable[..., Path], tmp_path: Path
@@ -127,6 +128,7 @@ def test_other_values_are_another_partition_s_weights_alone(
     assert stored(one, tmp_path / "stored.one") != stored(other, tmp_path / "stored.other")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_another_type_or_sharing_of_weights_is_another_program(
     name: str, lowered: Callable[..., Path], tmp_path: Path
