@@ -46,7 +46,8 @@ def part(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compiled(part: Path, folder: Path, show: Any = ignore_progress) -> bytes:
     folder.mkdir()
-    compile.run(Step({"attributes": {}}, {"partition": (part,)}, {"compiled": folder}, folder, show=show))
+    inputs = {"program": (part / "program",)}
+    compile.run(Step({"attributes": {}}, inputs, {"code": folder}, folder, show=show))
     return (folder / "processed.bin").read_bytes()
 
 
