@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from executorch.extension.pybindings._C import _load_for_executorch
 from torch import Tensor, nn
@@ -42,9 +43,17 @@ class Grown(nn.Module):
         return torch.cat([torch.tensor([]), x, self.row], -2), torch.cat([torch.tensor([]), x], -1)
 
 
-def test_a_vector_without_elements_counts_for_nothing(tmp_path: Path) -> None:
+class Alone(nn.Module):
+    """A program whose only constant has no elements."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return (torch.cat([torch.tensor([]), x], -1),)
+
+
+@pytest.mark.parametrize("model", [Grown, Alone])
+def test_a_vector_without_elements_counts_for_nothing(model: type[nn.Module], tmp_path: Path) -> None:
     rows = torch.arange(12.0).view(1, 2, 2, 3)
-    module = Grown().requires_grad_(False)
+    module = model().requires_grad_(False)
     method = _load_for_executorch(str(build_program(torch.export.export(module, (rows,)), tmp_path).pte))
     for found, wanted in zip(method.forward([rows]), module(rows), strict=True):
         assert torch.equal(found, wanted)

@@ -48,7 +48,8 @@ def _merge_constants(
             new[index] = indices[first]
         for tensor in _stored(table):
             tensor.data_buffer_idx = new[tensor.data_buffer_idx]
-    write_at(path, places)
+    # Executorch refuses an empty segment, and an offset after its end: a constant may have no elements.
+    write_at(path, places, max(offsets[-1], 1 if places else 0))
     made = programs[0][0]
     segment = segments.add("constants", Blob.file(path))
     made.constant_segment = Record(SubsegmentOffsets, segment_index=segment, offsets=offsets)
