@@ -5,9 +5,9 @@
     python benchmarks/gpu/cuda_detectors.py check PIECES NAME...                      # with one: memcheck, racecheck
 
 A NAME is a detector of peers/detectors.py. `build` writes PIECES.tar.xz with the programs, four pictures, eager mode's
-results on the CPU and build/runtime.tar. `run` needs it, this file and peers/. It compares the boxes of each picture as
-sets, and times all ways in turns, with inputs and outputs in device memory; torch computes in float32, without TF32.
-A figure is the median of all turns.
+results on the CPU and build/runtime.tar. `run` needs it, this folder's scripts and peers/. It compares the boxes of
+each picture as sets, and times all ways in turns, with inputs and outputs in device memory; torch computes in float32,
+without TF32. A figure is the median of all turns.
 """
 
 from __future__ import annotations

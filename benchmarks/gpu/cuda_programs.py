@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cuda_peers import timed
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCES = [
@@ -227,19 +228,8 @@ def torch_facts(folder: Path) -> Iterator[dict[str, Any]]:
         sys.stdin.readline()
         for kind, called in kinds:
             through: Callable[[], None] = lambda c=called: to_host(c(*(each.cuda() for each in given)))  # noqa: E731
-            yield {f"{kind}_us": median(through, torch)}
-            yield {f"{kind}_device_us": median(partial(called, *device), torch)}
-
-
-def median(call: Callable[[], Any], torch: Any) -> float:
-    times = []
-    for _ in range(WARMUP + REPEAT):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times[WARMUP:])) * 1e6
+            yield {f"{kind}_us": timed(through, WARMUP, REPEAT) * 1e6}
+            yield {f"{kind}_device_us": timed(partial(called, *device), WARMUP, REPEAT) * 1e6}
 
 
 def main() -> int:
