@@ -121,7 +121,7 @@ class Action:
     tools       distributions whose versions decide the output's bytes
     python      names of inputs that are Python source: the distributions that they import are also tools
     env         environment variables for the step, in addition to the fixed variables; part of the key
-    preload     modules that the server process imports before it forks workers
+    preload     modules that the server process imports before it forks workers; those of rule packages are plugins too
     network     whether the step may use the network (fetching a file whose digest is pinned)
     toolchain   the name of the toolchain that the step runs in; its contents are part of the key, its name is not
     device      the part of the action that runs on a device before the step; the key contains the device's identity

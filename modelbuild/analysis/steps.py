@@ -32,12 +32,14 @@ class Steps:
         self._tools: dict[str, Tools] = {}
 
     def complete(self, action: Action) -> Action:
-        """Return the action, with the distributions that its modules import among its tools. Not for built-in modules:
-        their rules list the tools, because most tools belong to one backend and a step imports only the tools that it
-        needs.
+        """Return the action, with the preloads of rule packages among its plug-ins, and with the distributions that its
+        modules import among its tools. Not for built-in modules: their rules list the tools, because most tools belong
+        to one backend and a step imports only the tools that it needs.
 
         Raises LoadingError for a missing step or plug-in, and for a module that is not Python.
         """
+        loaded = [module for module in action.preload if module.partition(".")[0] in self._packages]
+        action = replace(action, plugins=(*action.plugins, *loaded)) if loaded else action
         own = any(module.partition(".")[0] != BUILT_IN for module in action.modules)
         python = self._interpreter(action.toolchain) if own else installed()
         step = (action.modules, action.tools, python.program)

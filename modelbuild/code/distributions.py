@@ -42,6 +42,7 @@ class Distribution:
     def __init__(self, found: metadata.Distribution, markers: Mapping[str, str] | None = None) -> None:
         self._found = found
         self._markers = markers
+        self._required: dict[frozenset[str], tuple[Wanted, ...]] = {}
         self.folder = str(found.locate_file(""))
 
     @cached_property
@@ -134,8 +135,13 @@ class Distribution:
         lines = (self._found.read_text(f"../{name[1]}") or "").split() if name is not None else []
         return lines[0] if len(lines) == 1 else self.folder
 
-    def requires(self, extras: frozenset[str]) -> Iterator[Wanted]:
-        """Yield its requirements on this machine, with the wanted extras."""
+    def requires(self, extras: frozenset[str]) -> tuple[Wanted, ...]:
+        """Return its requirements on this machine, with the wanted extras."""
+        if extras not in self._required:
+            self._required[extras] = tuple(self._read_requirements(extras))
+        return self._required[extras]
+
+    def _read_requirements(self, extras: frozenset[str]) -> Iterator[Wanted]:
         from packaging.requirements import Requirement
 
         lines = self._metadata.get_all("Requires-Dist") if self.record_file is not None else self._found.requires

@@ -14,6 +14,9 @@ from pathlib import Path
 # CPython 3.11 counts the depth of a tree for all threads together, and fails when two threads parse at once.
 _parsing = threading.Lock()
 
+# The fields of statements that contain statements. Expressions, most of a tree, contain no import.
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+
 
 class StepCode:
     """Finds a step's modules by reading their import statements (also inside functions, but not under `if
@@ -123,7 +126,8 @@ def imported_names(source: bytes) -> list[tuple[str, int]]:
         elif isinstance(node, ast.If) and any(map(_is_type_checking, ast.walk(node.test))):
             pending += node.orelse
         else:
-            pending += ast.iter_child_nodes(node)
+            for block in _BLOCKS:
+                pending += getattr(node, block, ())
     return list(found)
 
 

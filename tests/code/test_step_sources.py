@@ -92,6 +92,42 @@ def test_imported_names_gives_modules_and_what_may_be_modules() -> None:
     assert sorted(imported_names(source)) == [("a.b", 0), ("d", 0), ("d.e", 0), ("f", 1), ("g", 0)]
 
 
+BLOCKS = """
+class A:
+    def f(self):
+        with x:
+            import a
+        for x in y:
+            import b
+        else:
+            import c
+        while x:
+            async def g():
+                import d
+        match x:
+            case 1:
+                import e
+        try:
+            import f
+        except* E:
+            import g
+        else:
+            import h
+        finally:
+            import i
+        if x:
+            import j
+        elif y:
+            import k
+        else:
+            import l
+"""
+
+
+def test_imported_names_finds_imports_in_every_block() -> None:
+    assert sorted(imported_names(BLOCKS.encode())) == [(name, 0) for name in "abcdefghijkl"]
+
+
 def test_warnings_of_python_about_a_source_are_not_printed(recwarn: pytest.WarningsRecorder) -> None:
     assert imported_names(b"import a\nb = '\\d' is 1\n") == [("a", 0)]
     assert not recwarn.list

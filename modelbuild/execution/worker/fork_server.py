@@ -8,6 +8,7 @@ socket closes, the fork server kills all children and exits.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -60,6 +61,7 @@ def main(descriptor: int, prefix: str) -> None:
     completed = confine.completed(settings)
     landlock.hold((*completed["around"][:_HELD], *environment.DEVICES))
     forks = OrderLoop(engine, completed, ours, finder, views)
+    gc.disable()  # nearly all objects of imported modules are kept
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()

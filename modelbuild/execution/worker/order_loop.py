@@ -85,6 +85,7 @@ class OrderLoop:
         # The garbage collector would write to every object, which copies the memory shared with children.
         gc.collect()
         gc.freeze()
+        gc.enable()
         self._selector.register(self._line, selectors.EVENT_READ, self._listen)
         try:
             self._answer({"ready": True})

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, SourceArtifact, Sources, rule
 from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.kernels.libraries import compile_kernels, given
@@ -80,7 +81,7 @@ def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
         params={"library": given(name, operators, eager)},
         tools=("executorch", "torch", *attrs.requires),
         python=("eager",),
-        preload=("torch", "executorch.exir"),
+        preload=PRELOAD,
         description=f"describe the operators of {name}",
     )["operators"]
     library = KernelLibrary(name, operators, eager, described, srcs, ctx.files(attrs.headers), attrs.requires)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context, Output, Resources
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.method_names import named, phrase, qualified
 from modelbuild_rules.providers import ExportedMethod, KernelLibrary
 
@@ -48,7 +49,7 @@ def declare_export(
         python=("srcs",) if "srcs" in inputs else (),
         data=("data",) if "data" in inputs else (),
         plugins=(_PARTS,) if parts else (),
-        preload=("torch", "executorch.exir"),
+        preload=PRELOAD,
         resources=Resources(memory=2 << 30),
         description=f"export {phrase(method, name)}",
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild.errors import ModelbuildError
 from modelbuild_rules.backend_api.backend import DeviceFacts, Sidecar
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.method_names import qualified
 from modelbuild_rules.model import source_places
 from modelbuild_rules.providers import ExportedMethod, StackEntry
@@ -18,9 +19,6 @@ from modelbuild_rules.providers import ExportedMethod, StackEntry
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import OfferedBackend
     from modelbuild_rules.program.documents import LoweredBackend, MethodState, PlannedPartition, TargetDevice
-
-PRELOAD = ("torch", "executorch.exir")
-"""Modules that workers import before a partition or compile step."""
 
 _STORING = ("numpy", "torch")
 """Distributions that decide the bytes of stored weights."""
@@ -92,7 +90,7 @@ class DeviceBackend:
             inputs={"code": compiled, "partition": partition},
             outputs=[Output("compiled", "compiled", "tree")],
             tools=(*_STORING, *backend.store_tools),
-            preload=("torch",),
+            preload=PRELOAD,
             resources=Resources(memory=(1 << 29) + 2 * planned["bytes"]),
             description=f"store the weights of {planned['id']} for {backend.name}",
         )["compiled"]

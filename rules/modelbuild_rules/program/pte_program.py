@@ -26,6 +26,7 @@ from modelbuild.api import (
 )
 from modelbuild_rules.backend_api.backend import DeviceFacts
 from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.backend_api.prerequisite import declare_prerequisites
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
 from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
@@ -37,7 +38,6 @@ from modelbuild_rules.program.backend_stack import Backends, stack_at, stack_nam
 from modelbuild_rules.program.check_command import GROUP
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
-    PRELOAD,
     DeviceBackend,
     PartitionedMethod,
     PartitionedProgram,

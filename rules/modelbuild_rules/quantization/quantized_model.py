@@ -24,6 +24,7 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.method_names import FORWARD, named, phrase, qualified
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.inputs import MethodName
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 _TOOLS = ("executorch", "numpy", "safetensors", "sympy", "torch", "torchao")
 _READERS = ("pillow",)
-_PRELOAD = ("torch", "executorch.exir")
 
 
 class QuantizedModelAttrs(Attrs):
@@ -185,7 +185,7 @@ class _Quantization:
             params=_params(self._recipe, calibrates=False),
             tools=_tools(self._recipe),
             plugins=_plugins(self._recipe),
-            preload=_PRELOAD,
+            preload=PRELOAD,
             resources=Resources(memory=2 << 30),
             description=f"quantize {self._of} by {self._by}",
         )
@@ -216,7 +216,7 @@ class _Quantization:
             outputs=[Output("calls", "calls", "tree")],
             tools=_tools(self._recipe),
             plugins=_plugins(self._recipe),
-            preload=_PRELOAD,
+            preload=PRELOAD,
             resources=Resources(memory=2 << 30),
             description=f"compute the outputs of {self._of}, quantized by {self._by}",
         )["calls"]
@@ -255,7 +255,7 @@ class _Quantization:
             params=_params(self._recipe, calibrates=True),
             tools=(*_tools(self._recipe), *_READERS),
             plugins=_plugins(self._recipe),
-            preload=_PRELOAD,
+            preload=PRELOAD,
             resources=Resources(memory=2 << 30),
             description=f"calibrate {self._of} on {label}",
         )["observed"]

@@ -10,13 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, Expander, Output, Resources
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.method_names import named
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ResultMetricParams
     from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, Table, UsedQuantizer
-
-_PRELOAD = ("torch", "executorch.exir")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SensitivityActions:
             params={"quantizers": self.quantizers},
             tools=self.tools,
             plugins=self.plugins,
-            preload=_PRELOAD,
+            preload=PRELOAD,
             resources=Resources(memory=2 << 30),
             description=f"list the layers of {self.model}",
         )["layers"]
@@ -121,7 +120,7 @@ class SensitivityActions:
             tools=self.tools,
             python=("metric_srcs",) if self.metrics else (),
             plugins=self.plugins,
-            preload=_PRELOAD,
+            preload=PRELOAD,
             resources=Resources(memory=2 << 30),
             description=f"measure {layer + ' of ' if layer else ''}{self.model}, quantized",
         )["measured"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Output, Resources
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.installed_runtime import InstalledRuntime
 from modelbuild_rules.providers import DeviceTarget, ExportedMethod, Lowering
 from modelbuild_rules.testing.attributes import seconds
@@ -41,7 +42,7 @@ def search_here(
         tools=(*methods.tools(), *tested.tools(), *(runtime.tools if runtime else ())),
         python=(*tested.python(), "metric_srcs"),
         data=tested.data(),
-        preload=("torch", "executorch.exir"),
+        preload=PRELOAD,
         resources=_RESOURCES,
         description=f"find the first wrong node of {ctx.attrs.program}",
     )["finding"]
@@ -69,7 +70,7 @@ def search_on_device(
         "tools": (*methods.tools(), *tested.tools()),
         "python": (*tested.python(), "metric_srcs"),
         "data": tested.data(),
-        "preload": ("torch", "executorch.exir"),
+        "preload": PRELOAD,
         "resources": _RESOURCES,
     }
     params = {**{name: value for name, value in params.items() if name != "cases"}, **methods.params()}
