@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib.util
 import os
 import shutil
@@ -60,7 +61,11 @@ def _group(item: pytest.Item) -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fail if pytest-xdist does not group tests, as with pytest 9.2, whose node ids it cannot change."""
+    """Fail if pytest-xdist does not group tests, as with pytest 9.2, whose node ids it cannot change. Collect garbage
+    among the objects of tests alone, and less often: a tenth of the time of tests that lower programs."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     if getattr(session.config.option, "loadgroup", False) and session.items and "@" not in session.items[0].nodeid:
         raise pytest.UsageError("pytest-xdist ignores xdist_group with this version of pytest")
 

@@ -112,7 +112,7 @@ class Expander:
                    below modelbuild-out/DEVICE
         env        variables of the step's environment; part of the key
         plugins    modules that the step imports by name
-        preload    modules that the worker imports once for all actions
+        preload    modules that the worker imports once for all actions; those of rule packages are plug-ins too
         network    true to allow connections, and reading this machine's configuration for fetching
         device     the job of a part that runs on a device
         resources  the memory, processors and GPUs that it takes

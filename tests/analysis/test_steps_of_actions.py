@@ -1,4 +1,4 @@
-"""The distributions that analysis adds to an action with a step of the workspace's own."""
+"""The distributions and modules that analysis adds to an action."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from modelbuild.actions import Action
 from modelbuild.analysis.steps import Steps
+from modelbuild.code.step_sources import StepCode, source
+from modelbuild.errors import LoadingError
 
 SOURCES = {
     "rules/__init__.py": "",
@@ -48,3 +50,21 @@ def test_two_actions_of_a_step_may_name_different_tools(steps: Steps) -> None:
     for tools in ((), ("click",)):
         action = Action("//:a#a", "//:a", "a", "own.steps.plain", tools=tools)
         assert steps.complete(action).tools == tools
+
+
+def test_the_source_of_a_preload_is_in_the_key(steps: Steps, tmp_path: Path) -> None:
+    """Modules of rule packages that a worker imports first are plug-ins; others are distributions."""
+    action = Action("//:a#a", "//:a", "a", "own.steps.plain", preload=("json", "own.steps.sums"))
+    complete = steps.complete(action)
+    assert (complete.plugins, complete.preload) == (("own.steps.sums",), action.preload)
+    assert complete.tools == ("numpy",)
+    before = StepCode({"own": tmp_path / "rules"}).digest(*complete.modules)
+    (tmp_path / "rules/steps/_shared.py").write_text("import numpy  # changed\n")
+    source.cache_clear()
+    assert StepCode({"own": tmp_path / "rules"}).digest(*complete.modules) != before
+
+
+def test_a_preload_that_is_not_there_is_an_error(steps: Steps) -> None:
+    action = Action("//:a#a", "//:a", "a", "own.steps.plain", preload=("own.steps.sum",))
+    with pytest.raises(LoadingError, match=r"no step 'sum': there is no rules/steps/sum.py; did you mean 'sums'"):
+        steps.complete(action)

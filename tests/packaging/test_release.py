@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from google.protobuf import json_format
 from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
 from in_toto_attestation.v1.statement import Statement
@@ -132,6 +130,10 @@ def test_other_commits_are_refused(tagged: Checkout, problem: str) -> None:
 
 def check_documents(dist: Path, made: list[str]) -> Any:
     """Check the documents of a folder's distributions by the libraries of their formats; return the provenance."""
+    # Imported here since its grammars take seconds, in each process that collects tests.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     digests = {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in made}
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=dist)
     listed = {line.split("  ")[1] for line in (dist / "SHA256SUMS").read_text().splitlines()}
