@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,7 +73,7 @@ class TestEach:
         assert function.__code__ is code
 
 
-def both(function: Callable[..., Tensor], *args: Any) -> Iterator[Tensor]:
+def both(function: Callable[..., Any], *args: Any) -> Iterator[Any]:
     yield function(*args)
     with replaced():
         yield function(*args)
@@ -108,6 +108,59 @@ def test_boxes_are_decoded_to_the_same() -> None:
     codes = torch.rand(12, 20, generator=torch.Generator().manual_seed(3))
     wanted, found = both(coder.decode, codes, [boxes(5, 4), boxes(7, 5)])
     assert torch.equal(found, wanted)
+
+
+def detector(coder: Any, threshold: float, count: int) -> Any:
+    """Return what postprocess_detections reads of a detector: at most `count` candidates of each level or class."""
+    return SimpleNamespace(
+        box_coder=coder, score_thresh=threshold, topk_candidates=count, nms_thresh=0.5, detections_per_img=60
+    )
+
+
+def logits(seed: int, *shape: int) -> Tensor:
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 2
+    made[..., 3, :] = torch.nan  # a score that is not a number is above no threshold
+    return made
+
+
+# Thresholds with no, some and all scores above them; counts below and above the number of boxes.
+CANDIDATES = [(2.0, 10), (0.3, 10), (0.3, 1000), (0.0, 10), (-1.0, 1000)]
+
+
+def check_detections(kind: Any, *args: Any) -> None:
+    wanted, found = both(kind.postprocess_detections, *args)
+    assert len(found) == len(wanted)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert list(mine) == list(theirs)
+        for name in theirs:
+            assert mine[name].dtype == theirs[name].dtype
+            torch.testing.assert_close(mine[name], theirs[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("threshold", "count"), CANDIDATES)
+def test_detections_of_ssd_are_the_same(threshold: float, count: int) -> None:
+    coder = torchvision.models.detection._utils.BoxCoder((10.0, 10.0, 5.0, 5.0))
+    heads = {"bbox_regression": torch.rand(2, 80, 4), "cls_logits": logits(11, 2, 80, 6)}
+    anchors, shapes = [boxes(80, 12), boxes(80, 13)], [(90, 110), (100, 100)]
+    check_detections(torchvision.models.detection.ssd.SSD, detector(coder, threshold, count), heads, anchors, shapes)
+
+
+@pytest.mark.parametrize(("threshold", "count"), CANDIDATES)
+@pytest.mark.parametrize("name", ["retinanet.RetinaNet", "fcos.FCOS"])
+def test_detections_of_levels_are_the_same(name: str, threshold: float, count: int) -> None:
+    module, _, kind = name.partition(".")
+    sizes = (60, 20, 5)
+    heads = {
+        "cls_logits": [logits(20 + size, 2, size, 4) for size in sizes],
+        "bbox_regression": [torch.rand(2, size, 4) for size in sizes],
+        "bbox_ctrness": [logits(30 + size, 2, size, 1) for size in sizes],
+    }
+    anchors = [[boxes(size, 40 + size) for size in sizes] for _ in range(2)]
+    utils = torchvision.models.detection._utils
+    coder = utils.BoxLinearCoder(True) if kind == "FCOS" else utils.BoxCoder((1.0, 1.0, 1.0, 1.0))
+    detectors = getattr(torchvision.models.detection, module)
+    of = detector(coder, threshold, count)
+    check_detections(getattr(detectors, kind), of, heads, anchors, [(90, 110), (100, 100)])
 
 
 @pytest.mark.parametrize("count", [0, 30])

@@ -64,6 +64,27 @@ REPLACEMENTS: Sequence[Replacement] = (
     ),
     Replacement(
         "0.29.2",
+        "torchvision.models.detection.ssd",
+        "SSD.postprocess_detections",
+        torchvision.ssd_detections,
+        "c76d6465435cf45c739f4a65bd9dc42b7cf0acbe672fdb1ace9ad49da25ea966",
+    ),
+    Replacement(
+        "0.29.2",
+        "torchvision.models.detection.retinanet",
+        "RetinaNet.postprocess_detections",
+        torchvision.retinanet_detections,
+        "3a9ab809a3822c8c86175e7268059fd0e4048b3d034fab1c18fe4e1bc0ab299d",
+    ),
+    Replacement(
+        "0.29.2",
+        "torchvision.models.detection.fcos",
+        "FCOS.postprocess_detections",
+        torchvision.fcos_detections,
+        "0d4ef29ea932c51a40b135adf3e921519f5b0fa44c8d0d860cca97e0d1069143",
+    ),
+    Replacement(
+        "0.29.2",
         "torchvision.models.detection.roi_heads",
         "paste_masks_in_image",
         torchvision.paste_masks_in_image,

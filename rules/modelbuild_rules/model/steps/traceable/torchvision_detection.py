@@ -3,6 +3,9 @@
 Each function here becomes the code of a function in torchvision while a model is exported (replacements.py), so it uses
 no global names. This module does not import torchvision, because it would then be in the key of each model's export.
 
+Detectors without proposals, in torchvision, drop boxes with low scores before they choose the best of each level or
+class. Here they choose first, among scores of which the low ones are -inf, so that one size depends on values.
+
 Private names used, checked on torchvision 0.29.2: torchvision.ops.poolers._convert_to_roi_format, and
 torchvision.models.detection.roi_heads (expand_boxes, expand_masks). The functions that replacements.py lists, some of
 them private, are patched.
@@ -48,6 +51,85 @@ def decode(self: Any, rel_codes: Any, boxes: Any) -> Any:
 
     made = self.decode_single(rel_codes, torch.cat(boxes, dim=0))
     return made.reshape(made.shape[0], made.shape[1] // 4, 4)
+
+
+def ssd_detections(self: Any, head_outputs: Any, image_anchors: Any, image_shapes: Any) -> Any:
+    """Replaces SSD.postprocess_detections of torchvision.models.detection.ssd, which has a loop over the classes."""
+    import sys
+
+    import torch
+
+    from modelbuild_rules.model.steps.traceable import torchvision_detection as ours
+
+    clip = sys.modules["torchvision.ops.boxes"].clip_boxes_to_image
+    of_codes, of_scores = head_outputs["bbox_regression"], head_outputs["cls_logits"].softmax(-1)
+    detections = []
+    for codes, scores, anchors, shape in zip(of_codes, of_scores, image_anchors, image_shapes, strict=True):
+        boxes = clip(self.box_coder.decode_single(codes, anchors), shape)
+        best, places = ours.candidates(self, scores[:, 1:].t())
+        labels = torch.arange(1, scores.shape[1], device=scores.device)[:, None].expand_as(best)
+        detections.append(ours.detections_of(self, boxes[places.flatten()], best.flatten(), labels.flatten()))
+    return detections
+
+
+def retinanet_detections(self: Any, head_outputs: Any, anchors: Any, image_shapes: Any) -> Any:
+    """Replaces RetinaNet.postprocess_detections of torchvision.models.detection.retinanet."""
+    from modelbuild_rules.model.steps.traceable import torchvision_detection as ours
+
+    scores = [logits.sigmoid() for logits in head_outputs["cls_logits"]]
+    codes, decode = head_outputs["bbox_regression"], self.box_coder.decode_single
+    return ours.detections_of_levels(self, decode, scores, codes, anchors, image_shapes)
+
+
+def fcos_detections(self: Any, head_outputs: Any, anchors: Any, image_shapes: Any) -> Any:
+    """Replaces FCOS.postprocess_detections of torchvision.models.detection.fcos."""
+    from modelbuild_rules.model.steps.traceable import torchvision_detection as ours
+
+    of_levels = zip(head_outputs["cls_logits"], head_outputs["bbox_ctrness"], strict=True)
+    scores = [(logits.sigmoid() * centers.sigmoid()).sqrt() for logits, centers in of_levels]
+    codes, decode = head_outputs["bbox_regression"], self.box_coder.decode
+    return ours.detections_of_levels(self, decode, scores, codes, anchors, image_shapes)
+
+
+def detections_of_levels(self: Any, decode: Any, scores: Any, codes: Any, anchors: Any, image_shapes: Any) -> Any:
+    """Return the detections of each image. For each level, `scores` are images x boxes x classes, and `codes` images x
+    boxes x 4, which `decode` makes boxes of; `anchors` are boxes x 4 for each image and level."""
+    import sys
+
+    import torch
+
+    clip = sys.modules["torchvision.ops.boxes"].clip_boxes_to_image
+    detections = []
+    for image, shape in enumerate(image_shapes):
+        found = []
+        for level, anchors_of_level in enumerate(anchors[image]):
+            classes = scores[level].shape[-1]
+            best, places = candidates(self, scores[level][image].flatten())
+            rows = torch.div(places, classes, rounding_mode="floor")
+            boxes = clip(decode(codes[level][image][rows], anchors_of_level[rows]), shape)
+            found.append((boxes, best, places % classes))
+        detections.append(detections_of(self, *(torch.cat(each) for each in zip(*found, strict=True))))
+    return detections
+
+
+def candidates(self: Any, scores: Any) -> Any:
+    """Return the greatest of the last dimension's scores, at most `topk_candidates`, and their places. A score that is
+    not above the threshold is -inf."""
+    import torch
+
+    high = torch.where(scores > self.score_thresh, scores, -torch.inf)
+    return high.topk(min(self.topk_candidates, scores.shape[-1]))
+
+
+def detections_of(self: Any, boxes: Any, scores: Any, labels: Any) -> Any:
+    """Return the detections among some candidates, n x 4, n and n."""
+    import sys
+
+    there = (scores > self.score_thresh).nonzero()[:, 0]
+    boxes, scores, labels = boxes[there], scores[there], labels[there]
+    keep = sys.modules["torchvision.ops.boxes"].batched_nms(boxes, scores, labels, self.nms_thresh)
+    keep = keep[: self.detections_per_img]
+    return {"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]}
 
 
 def paste_masks_in_image(masks: Any, boxes: Any, img_shape: Any, padding: int = 1) -> Any:
