@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from modelbuild.actions import Action
+from modelbuild.actions import INSTALLED, Action
 from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.code.step_sources import StepCode, imports, parse, source_file
 from modelbuild.code.tools import Tools
@@ -41,7 +41,7 @@ class Steps:
         loaded = [module for module in action.preload if module.partition(".")[0] in self._packages]
         action = replace(action, plugins=(*action.plugins, *loaded)) if loaded else action
         own = any(module.partition(".")[0] != BUILT_IN for module in action.modules)
-        python = self._interpreter(action.toolchain) if own else installed()
+        python = self._interpreter(action.toolchain if own else INSTALLED)
         step = (action.modules, action.tools, python.program)
         if step not in self._imported:
             self._imported[step] = self._look(action, python)

@@ -22,13 +22,14 @@ class Toolchains:
         self.for_all = for_all
         self._made: dict[str, Interpreter] = {}
         self._make: Callable[[Label], Interpreter] | None = None
+        self._own = installed()
         self._lock = threading.Lock()
 
     def python(self, name: str) -> Interpreter:
         """Return the Python of a toolchain. Its environment is made if the cache lacks it. Without start(), it is
         modelbuild's own Python, because queries make no environment. Raises as make_toolchain() does."""
         if name == INSTALLED or self._make is None:
-            return installed()
+            return self._own
         with self._lock:
             if name not in self._made:
                 self._made[name] = self._make(Label.parse_toolchain(name))
