@@ -74,6 +74,7 @@ def _sealed(content: bytes, path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.sampled
 def test_the_program_is_executorchs_with_a_manifest(
     unchanged_model: str, lowered: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_weights_outside_are_executorchs_with_a_manifest(
     assert made.pte.read_bytes() == _sealed(expected.buffer, tmp_path / "expected.pte")
 
 
+@pytest.mark.sampled
 def test_results_are_those_of_eager_pytorch(
     every_model: str, model: Callable[[str], Any], lowered: Callable[[str], Any], execute: Callable[..., Any]
 ) -> None:

@@ -92,6 +92,7 @@ class Ways:
         return {path.parent.stem: json.loads(path.read_text())["why"] for path in found}
 
 
+@pytest.mark.sampled
 def test_values_added_later_give_the_same_program(
     every_model: str, model: Callable[[str], Model], tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ DYNAMIC: dict[str, Callable[[Any, Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", DYNAMIC)
 def test_dynamic_ranges(form: str, tmp_path: Path) -> None:
     program, inputs = quantized(DYNAMIC[form], dynamic=True)
@@ -91,6 +92,7 @@ STATIC: dict[str, Callable[[Any, Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", STATIC)
 def test_static_ranges(form: str, tmp_path: Path) -> None:
     program, inputs = quantized(STATIC[form], dynamic=False)

@@ -59,6 +59,7 @@ FORMS: dict[str, tuple[Callable[..., Any], Tensor, dict[str, Callable[[], Any]]]
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS)
 def test_a_constant_with_several_readers(form: str, tmp_path: Path) -> None:
     function, x, parts = FORMS[form]

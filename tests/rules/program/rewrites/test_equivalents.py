@@ -39,6 +39,7 @@ def with_infinities(*shape: int) -> Tensor:
     return x
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("function", "inputs"),
     [

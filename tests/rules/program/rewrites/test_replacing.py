@@ -123,6 +123,7 @@ WITHOUT_KERNEL: dict[str, Case] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*WRONG, *WITHOUT_KERNEL])
 def test_the_forms_compute_the_same(name: str) -> None:
     function, inputs = {**WRONG, **WITHOUT_KERNEL}[name]

@@ -114,6 +114,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stack", ["portable", "xnnpack"])
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_values_are_those_of_eager_mode(
