@@ -18,6 +18,8 @@ from torch.fx.passes.infra.pass_base import PassResult
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import bound_sympy
 
+from modelbuild_rules.operators.steps.sizes import upper as upper
+
 
 def on_sizes(node: torch.fx.Node) -> bool:
     """Return whether a node reads a size or computes with sizes."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from modelbuild_rules.operators.steps import torchvision_operators
+from modelbuild_rules.operators.steps.sizes import up_to
 
 NAMESPACE = "modelbuild_kernels"
 
@@ -63,7 +64,7 @@ def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: flo
 
 
 def _batched_nms_shape(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+    return boxes.new_empty(up_to(boxes.shape[0]), dtype=torch.int64)
 
 
 def _bicubic_peaks(maps: Tensor, heights: Tensor, widths: Tensor) -> Tensor:

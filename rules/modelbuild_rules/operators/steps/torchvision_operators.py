@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from modelbuild_rules.operators.steps import torchvision_eager
+from modelbuild_rules.operators.steps.sizes import up_to
 
 NAMESPACE = "torchvision"
 
@@ -55,7 +56,7 @@ def _registered(name: str, overload: str) -> bool:
 
 
 def _nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
-    return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+    return dets.new_empty(up_to(dets.shape[0]), dtype=torch.int64)
 
 
 def _roi_align(

@@ -1,4 +1,4 @@
-"""Decompositions of detectors' operators, on a CPU, beside torchvision's. The kernel of suppression is emulated in
+"""Decompositions of detectors' operators, on a CPU, beside torchvision's. The kernels of suppression are emulated in
 test_cuda_whole_programs.py."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ pytest.importorskip("torchvision")
 import torchvision
 
 from modelbuild_rules.backends.cuda.steps.generate import data_dependent, detection
-from modelbuild_rules.backends.cuda.steps.generate.lowerings.suppression import suppression
+from modelbuild_rules.backends.cuda.steps.generate.lowerings.suppression import overlaps, suppression
 from modelbuild_rules.operators.steps import detection_operators
 
 INF, NAN = math.inf, math.nan
@@ -30,14 +30,28 @@ def _suppression(suppressed: Tensor) -> Tensor:
     return kept[: len(suppressed)]
 
 
-def _fused(x: Tensor, factor: float, addend: Tensor) -> Tensor:
-    return (x.double() * factor + addend.double()).float()
+@overlaps.register_kernel("cpu")  # type: ignore[untyped-decorator]
+def _overlaps(boxes: Tensor, classes: Tensor | None, apart: Tensor | None, bound: float, half: float) -> Tensor:
+    """Compare all pairs of boxes with the operations of the kernel."""
+    best, other = ([each.unsqueeze(dim) for each in boxes.unbind(1)] for dim in (0, 1))
+    greatest = [torch.where(a < b, b, a) for a, b in zip(best[:2], other[:2], strict=True)]
+    least = [torch.where(b < a, b, a) for a, b in zip(best[2:], other[2:], strict=True)]
+    sides = [torch.where(low < high, high - low, 0.0) for low, high in zip(greatest, least, strict=True)]
+    shared = sides[0] * sides[1]
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (best, other)]
+    union = areas[0] + areas[1] - shared
+    rest = (shared.double() - union.double() * bound).float()  # the product has 48 bits
+    hidden = ((rest > union * half) & (union >= 0)).tril(-1)
+    if classes is not None:
+        assert apart is not None
+        hidden = hidden & (apart | (classes[:, None] == classes))
+    words = torch.nn.functional.pad(hidden, (0, -len(boxes) % 32)).unflatten(1, ((len(boxes) + 31) // 32, 32))
+    return (words.to(torch.int32) << torch.arange(32)).sum(2, dtype=torch.int32)
 
 
 @pytest.fixture(autouse=True)
-def operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def operators() -> None:
     detection_operators.register()
-    monkeypatch.setattr(detection, "_fused", _fused)  # torch on a CPU rounds the product too
 
 
 def boxes_of(count: int, seed: int, scale: float) -> Tensor:

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.export import Dim, export
 
+from modelbuild_rules.operators.steps import detection_operators
+from modelbuild_rules.operators.steps.sizes import upper
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
 
 
@@ -45,6 +47,16 @@ def bounds(function: Callable[..., Any], x: torch.Tensor) -> set[int]:
 )
 def test_a_size_is_bounded_by_the_input(function: Callable[..., Any], expected: int) -> None:
     assert bounds(function, torch.zeros(9, 4, dtype=torch.int64)) == {expected}
+
+
+def test_kept_boxes_are_bounded_wherever_the_operator_is_traced() -> None:
+    """Passes of executorch trace a partition again, with other sizes."""
+    detection_operators.register()
+    kept = Call(lambda x: torch.ops.modelbuild_kernels.batched_nms(x, x[:, 0], x[:, 1].long(), 0.5))
+    program = export(kept, (torch.zeros(9, 4),), dynamic_shapes=(({0: Dim("n", min=0, max=30)}),))
+    assert [int(each.upper) for each in program.range_constraints.values()] == [30, 30]
+    (made,) = (node.meta["val"].shape[0] for node in program.graph.nodes if "nms" in node.name)
+    assert (upper(made), upper(7)) == (30, 7)
 
 
 def test_constant_repeats_have_a_known_sum() -> None:

@@ -179,7 +179,8 @@ class Libdevice:
         def erf(x: Any) -> Any:
             return torch.erf(torch.from_numpy(np.ascontiguousarray(x))).numpy()
 
-        others = {"rsqrt": lambda x: 1 / np.sqrt(x), "erf": erf, "fast_dividef": np.divide, "pow": np.power}
+        others = {"erf": erf, "fast_dividef": np.divide, "mul_rn": np.multiply, "pow": np.power}
+        others["rsqrt"] = lambda x: 1 / np.sqrt(x)
         function = others.get(name) or getattr(np, name)
 
         def call(*given: Any) -> Any:

@@ -1,27 +1,15 @@
-"""Decompose operators whose sizes depend on values. The GPU counts, and the library's host code reads the count.
-
-Private names used, checked on torch 2.14.0: torch.SymInt.node (expr, shape_env), ShapeEnv.var_to_range, and
-torch.utils._sympy.value_ranges.bound_sympy.
-"""
+"""Decompose operators whose sizes depend on values. The GPU counts, and the library's host code reads the count."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import sympy
 import torch
 from torch import Tensor
-from torch.utils._sympy.value_ranges import bound_sympy
+
+from modelbuild_rules.backend_api.steps.shapes import upper
 
 _ROW = 1024
-
-
-def upper(size: int | torch.SymInt) -> int | None:
-    """Return the upper bound of a size; None if it has none."""
-    if isinstance(size, int):
-        return size
-    found = bound_sympy(size.node.expr, size.node.shape_env.var_to_range).upper
-    return int(found) if isinstance(found, (int, sympy.Integer)) else None
 
 
 def nonzero(x: Tensor) -> Any:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from modelbuild_rules.backend_api.steps.sampling import Planes, deform_conv2d, pooled, roi_align
-from modelbuild_rules.backends.cuda.steps.generate.data_dependent import nonzero, upper
+from modelbuild_rules.backend_api.steps.shapes import upper
+from modelbuild_rules.backends.cuda.steps.generate.data_dependent import nonzero
 
 aten = torch.ops.aten
 
@@ -82,41 +83,8 @@ def _suppressed(boxes: Tensor, of_class: tuple[Tensor, Tensor] | None, threshold
 
     of_class   classes, and whether they do not matter
     """
-    count = boxes.shape[0]
-    numbers = torch.arange(count, device=boxes.device)
-    words = (count + 31) // 32
-    others = torch.arange(words * 32, device=boxes.device).reshape(words, 32)
-    inside = others.clamp(max=count - 1)
-    rows = [each[:, None, None] for each in boxes.unbind(1)]
-    columns = [aten._unsafe_index.Tensor(each, [inside]) for each in boxes.unbind(1)]
-    hidden = _overlaps(columns, rows, threshold) & (others < numbers[:, None, None])
-    if of_class is not None:
-        classes, apart = of_class
-        hidden = hidden & (apart | (classes[:, None, None] == aten._unsafe_index.Tensor(classes, [inside])))
-    bits = torch.arange(32, device=boxes.device, dtype=torch.int32)
-    return torch.bitwise_left_shift(hidden.to(torch.int32), bits).sum(2, dtype=torch.int32)
-
-
-def _overlaps(best: Sequence[Tensor], other: Sequence[Tensor], threshold: float) -> Tensor:
-    """Return whether intersection / union, rounded to float32, is above the threshold, as torchvision compares it.
-
-    With the greatest float32 t that is not above the threshold, s / u is rounded to more than t if and only if it is
-    more than t + half an ulp, for a quotient is never half-way between two numbers. s - t u is exact near that bound.
-    """
-    greatest = [torch.where(a < b, b, a) for a, b in zip(best[:2], other[:2], strict=True)]
-    least = [torch.where(b < a, b, a) for a, b in zip(best[2:], other[2:], strict=True)]
-    sides = [torch.where(low < high, high - low, 0.0) for low, high in zip(greatest, least, strict=True)]
-    shared = sides[0] * sides[1]
-    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (best, other)]
-    union = areas[0] + areas[1] - shared
-    bound, half = _float32_bound(threshold)
-    rest = _fused(union, -bound, shared)
-    return (rest > union * half) & (union >= 0)
-
-
-def _fused(x: Tensor, factor: float, addend: Tensor) -> Tensor:
-    """Return x * factor + addend, rounded once."""
-    made: Tensor = torch.ops.prims.fma(x, torch.full_like(x, factor), addend)
+    classes, apart = of_class or (None, None)
+    made: Tensor = torch.ops.modelbuild.overlaps(boxes.contiguous(), classes, apart, *_float32_bound(threshold))
     return made
 
 

@@ -6,7 +6,7 @@ elements as its input has; torch.export may not have known this bound if the inp
 constant repeats is known.
 
 Private names used, checked on torch 2.14.0: torch.SymInt.node (expr, shape_env), ShapeEnv.var_to_range,
-torch.utils._sympy.value_ranges (bound_sympy and ValueRanges). The ranges are changed.
+torch.utils._sympy.value_ranges.ValueRanges. The ranges are changed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.node_references import node_reference
+from modelbuild_rules.operators.steps.sizes import upper
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes
 
 aten = torch.ops.aten
@@ -42,7 +43,7 @@ def bound_sizes(ep: ExportedProgram) -> str:
                 _bound(ep, size, limit(*node.args, **node.kwargs))
             elif place is not None and size.node.expr in own:
                 _bound(ep, size, _sum(ep, node.args[place]))
-            if _upper(size) is None and (made := _unbounded(size, makers)):
+            if upper(size) is None and (made := _unbounded(size, makers)):
                 unbounded[made] = _text(made)
     return "; ".join(unbounded.values())
 
@@ -96,34 +97,26 @@ def _bound(ep: ExportedProgram, size: torch.SymInt, most: int | None) -> None:
     ep.range_constraints[symbol] = ranges[symbol]
 
 
-def _upper(size: int | torch.SymInt) -> int | None:
-    """Return the upper bound of a size; None if it has none."""
-    if isinstance(size, int):
-        return size
-    upper = bound_sympy(size.node.expr, size.node.shape_env.var_to_range).upper
-    return int(upper) if isinstance(upper, (int, sympy.Integer)) else None
-
-
 def _nms(boxes: Any, *others: Any) -> int | None:
-    return _upper(boxes.meta["val"].shape[0])
+    return upper(boxes.meta["val"].shape[0])
 
 
 def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> int | None:
     """Return the bound of the sliced dimension."""
     last = end.meta["val"] if isinstance(end, torch.fx.Node) else end
     from_end = last is None or (isinstance(last, int) and last < 0)
-    limits = [_upper(x.meta["val"].shape[dim]), None if from_end else _upper(last)]
+    limits = [upper(x.meta["val"].shape[dim]), None if from_end else upper(last)]
     return min((each for each in limits if each is not None), default=None)
 
 
 def _numel(x: Any, *how: bool) -> int | None:
-    sizes = [_upper(size) for size in x.meta["val"].shape]
+    sizes = [upper(size) for size in x.meta["val"].shape]
     return None if None in sizes else math.prod(size for size in sizes if size is not None)
 
 
 def _unique_dim(x: Any, dim: int, *how: bool) -> int | None:
     sizes = x.meta["val"].shape or (1,)
-    return _upper(sizes[dim])
+    return upper(sizes[dim])
 
 
 def _unique_consecutive(x: Any, inverse: bool = False, counts: bool = False, dim: int | None = None) -> int | None:
@@ -133,7 +126,7 @@ def _unique_consecutive(x: Any, inverse: bool = False, counts: bool = False, dim
 def _bincount(x: Any, weights: Any = None, minlength: Any = 0) -> int | None:
     """Return the number of values of an 8-bit type; no other bound is known."""
     kind = x.meta["val"].dtype
-    least = _upper(minlength.meta["val"] if isinstance(minlength, torch.fx.Node) else minlength)
+    least = upper(minlength.meta["val"] if isinstance(minlength, torch.fx.Node) else minlength)
     return None if kind.itemsize > 1 or least is None else max(torch.iinfo(kind).max + 1, least)
 
 
