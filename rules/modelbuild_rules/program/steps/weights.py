@@ -35,10 +35,10 @@ def run(step: Step) -> None:
             notes.write(f"other weights repeat the whole lowering: {needed.read_text()}\n")
         return
     for name, output in step.outputs.items():
-        if (structure / name).is_dir():
-            shutil.copytree(structure / name, output, dirs_exist_ok=True, copy_function=shutil.copyfile)
-        else:
+        if (structure / name).is_file():
             shutil.copyfile(structure / name, output)
+        elif (structure / name).exists():  # without partitions, their folder is empty, and not in the tree
+            shutil.copytree(structure / name, output, dirs_exist_ok=True, copy_function=shutil.copyfile)
     values = Values(structure, step.input("program"), weights)
     values.fill_residual(step.outputs[partition.RESIDUAL], partition.RESIDUAL)
     values.fill_tensors(step.outputs[partition.PARTITIONS])
