@@ -108,11 +108,9 @@ def _show(root: Path, paths: Iterable[str]) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    """Run modelbuild with the arguments, without the first --watch."""
-
-    place = arguments.index(_FLAG)
+    """Run modelbuild with the arguments, without --watch, which may be there more than once."""
     # -P: modules in the user's folder must not replace ours.
-    command = [sys.executable, "-P", "-m", "modelbuild", *arguments[:place], *arguments[place + 1 :]]
+    command = [sys.executable, "-P", "-m", "modelbuild", *(each for each in arguments if each != _FLAG)]
     # In a process group of its own, so that it gets an interrupt only from here, and only once.
     with subprocess.Popen(command, process_group=0) as process:
         try:

@@ -36,8 +36,9 @@ name = "suite"
 tests = [":group"]
 """
 
-# They read requests until their input ends.
+# They read requests until their input ends, or wait for changes until an interrupt.
 SERVERS = {"lsp"}
+ENDLESS = {"watch"}
 
 # By the name of an argument or option in the help.
 LIKELY = {
@@ -75,7 +76,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
         command = command.commands[line[-1]]
     assert command is not None
     parts = [[draw(VALUES)]] if _seldom(draw) else []
-    options = [each for each in command.params if isinstance(each, click.Option)]
+    options = [each for each in command.params if isinstance(each, click.Option) and each.name not in ENDLESS]
     chosen = [draw(st.sampled_from(options)) for _ in range(draw(st.integers(0, 3)) if options else 0)]
     for each in (*command.params, *chosen):
         if isinstance(each, click.Argument) or each.required or each in chosen:
