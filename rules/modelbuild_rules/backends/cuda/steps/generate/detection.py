@@ -3,8 +3,6 @@
 
 The operators are torchvision's (0.29.2), and modelbuild's own (operators/steps/detection_operators.py). They are in a
 program by name; who reads the program registers them.
-
-Uses a private part of torch, which target_gpu.py lists.
 """
 
 from __future__ import annotations

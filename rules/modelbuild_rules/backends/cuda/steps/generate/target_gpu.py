@@ -99,7 +99,6 @@ USED = (
     "torch._inductor.ir:ExternKernel.require_contiguous",
     "torch._inductor.ir:DynamicScalar",
     "torch._inductor.ir:FixedLayout",
-    "torch._inductor.inductor_prims:fma",
     "torch._inductor.ir:Pointwise.create",
     "torch._inductor.loop_body:LoopBody.get_all_read_expr",
     "torch._inductor.loop_body:LoopBody.get_read_exprs",
