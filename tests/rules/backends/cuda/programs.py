@@ -316,12 +316,13 @@ class Topk(nn.Module):
 
 
 class Sort(nn.Module):
-    """A topk of integers that float32 does not have, a sort of rows, and a topk of many values of long columns."""
+    """A topk of integers that float32 does not have, a sort of rows with equal values, and a topk of many values of
+    long columns."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         integers = torch.topk((x[:, :32] * 2**20).long() + 2**40, 5, largest=False)
         columns = x.view(4, -1, 2).transpose(0, 1)
-        return *integers, *torch.sort(x, stable=True), *torch.topk(columns, 100, dim=0)
+        return *integers, *torch.sort((x * 4).floor(), stable=True), *torch.topk(columns, 100, dim=0)
 
 
 class Norms(nn.Module):

@@ -6,11 +6,13 @@ Uses private parts of torch; target_gpu.py applies the corrections, and lists th
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import sympy
 import torch
 
 from modelbuild_rules.backend_api.steps.nodes import OPERATOR
@@ -43,7 +45,7 @@ def corrections() -> Iterator[tuple[Any, str, Any]]:
     yield mm_plus_mm, "tuned_mm_plus_mm", _two_products
     yield ir.Scan, "num_splits", classmethod(_whole_rows)
     yield ir.AssertScalar, "codegen", _of_numbers(ir.AssertScalar.codegen)
-    yield lowering, "sort_fallback", _contiguous(lowering.sort_fallback)
+    yield lowering, "sort_fallback", _rows_at_once(lowering.sort_fallback)
     for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
         corrected = _with_atomic_int64(getattr(utils, name))
         for module in (utils, lowering, decomposition):
@@ -91,13 +93,35 @@ def _whole_rows(cls: Any, *_: Any, **__: Any) -> tuple[Any, int]:
     return ReductionHint.DEFAULT, 1
 
 
-def _contiguous(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for "leave this sort to a library" that gives it a contiguous tensor. ExecuTorch's kernel
-    accepts no other tensor."""
-    from torch._inductor import ir
+def _rows_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for "leave this sort to a library" that gives it contiguous tensors of one dimension.
 
-    def left(x: Any, **options: Any) -> Any:
-        return original(ir.ExternKernel.require_contiguous(x), **options)
+    ExecuTorch's kernel accepts contiguous tensors only, and sorts one row after another. Rows are sorted together: all
+    values first, and then by the number of their row.
+    """
+    from torch._inductor import ir
+    from torch._inductor.lowering import lowerings as known
+
+    aten = torch.ops.aten
+
+    def left(x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+        sizes = x.get_size()
+        dim %= len(sizes)
+        rows, row = math.prod(size for place, size in enumerate(sizes) if place != dim), sizes[dim]
+        if rows == 1 or rows * row == 0 or not isinstance(row, (int, sympy.Integer)):
+            x = ir.ExternKernel.require_contiguous(x)
+            return original(x, stable=stable, dim=dim, descending=descending)
+        order = [*(place for place in range(len(sizes)) if place != dim), dim]
+        moved = known[aten.clone.default](known[aten.permute.default](x, order))
+        flat = ir.ExternKernel.require_contiguous(known[aten.reshape.default](moved, [rows * row]))
+        values, places = original(flat, stable=True, dim=0, descending=descending)
+        numbers = known[aten.div.Tensor_mode](places, int(row), rounding_mode="floor")
+        _, found = original(ir.ExternKernel.require_contiguous(numbers), stable=True, dim=0, descending=False)
+        back = [order.index(place) for place in range(len(sizes))]
+        made = values, known[aten.remainder.Scalar](places, int(row))
+        flat_results = (known[aten.index.Tensor](each, [found]) for each in made)
+        of_rows = (known[aten.reshape.default](each, [sizes[place] for place in order]) for each in flat_results)
+        return tuple(known[aten.permute.default](each, back) for each in of_rows)
 
     return left
 
