@@ -90,8 +90,8 @@ EXPORTED = (
     ),
     Pass(
         "constants",
-        lambda lowering: not lowering.stack.generates_code and has_constant_nodes(lowering.program),
-        lambda lowering: fold_constants(lowering.program),
+        lambda lowering: has_constant_nodes(lowering.program, doubles=lowering.stack.generates_code),
+        lambda lowering: fold_constants(lowering.program, doubles=lowering.stack.generates_code),
     ),
     _of_program("empty tensors in cat", has_empty_cat, correct_cat),
     Pass(

@@ -1,7 +1,8 @@
 """Compute what depends on no input and no weight, such as the grid of a detector's anchors, before partitioning.
 
 In the middle of a network such nodes are islands of portable kernels, which split the partitions of delegates. Backends
-that generate code compute them in the kernels that use them, which is faster than reading them.
+that generate code compute them in the kernels that use them, which is faster than reading them; only what is computed
+in float64, a type that these backends lack, is computed before.
 
 Private names of executorch are used: backend_api/steps/executorch_private.py lists them.
 """
@@ -37,19 +38,22 @@ _OF_TYPES = frozenset(
 """Operators that read the type of their tensor, and perhaps the shape, but no values."""
 
 
-def has_constant_nodes(program: ExportedProgram) -> bool:
-    """Return whether a program has nodes that compute the same in every call."""
-    return bool(_constant_nodes(program))
+def has_constant_nodes(program: ExportedProgram, doubles: bool = False) -> bool:
+    """Return whether a program has nodes that compute the same in every call; with `doubles`, from values in
+    float64."""
+    nodes = _constant_nodes(program)
+    return bool(_of_doubles(nodes) if doubles else nodes)
 
 
-def fold_constants(program: ExportedProgram) -> ExportedProgram:
+def fold_constants(program: ExportedProgram, doubles: bool = False) -> ExportedProgram:
     """Return an equivalent program with the values of such nodes as constants, each of at most 1 MiB. Nodes that are
     results of the program stay."""
     program = decomposed(program, {})  # without operators that change their arguments
     nodes, stored = _constant_nodes(program), dict[Any, Node]()
+    folded = _of_doubles(nodes) if doubles else nodes
     for node, value in _values(program, nodes).items():
-        readers = {user for user in node.users if user not in nodes}
-        if readers and isinstance(value, torch.Tensor):
+        readers = {user for user in node.users if user not in folded}
+        if node in folded and readers and isinstance(value, torch.Tensor):
             made = stored.get(_bits(value)) or _store(program, node, value)
             stored[_bits(value)] = made
             node.replace_all_uses_with(made, delete_user_cb=readers.__contains__)
@@ -90,6 +94,16 @@ def _constant_nodes(program: ExportedProgram) -> dict[Node, None]:
     found: dict[Node, None] = {}
     for node in program.graph.nodes:
         if _is_pure(node) and all(each in known or each in found for each in _read_by(node)):
+            found[node] = None
+    return found
+
+
+def _of_doubles(nodes: dict[Node, None]) -> dict[Node, None]:
+    """Return the nodes that have a value in float64, or read a constant node that does or reads one."""
+    found: dict[Node, None] = {}
+    for node in nodes:
+        values = node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]]
+        if any(value.dtype == torch.float64 for value in values) or any(each in found for each in _read_by(node)):
             found[node] = None
     return found
 
