@@ -140,7 +140,7 @@ lock:
 	$(LOCK) --no-deps --no-annotate --override tests/toolchain/torch_2_15.in --output-file tests/toolchain/torch_2_15.lock $(TOOLCHAINS)/cuda.in
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in
-	$(LOCK) --no-deps --output-file benchmarks/tools/olive.lock benchmarks/tools/olive.in
+	for name in cpu olive; do $(LOCK) --no-deps --output-file benchmarks/tools/$$name.lock benchmarks/tools/$$name.in || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
