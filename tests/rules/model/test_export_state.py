@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
 
 INPUT = "changes the input 'x' in place; expected a change of its clone(), which forward returns"
 DICT = {"call": {"args": [{"dict": [["a", {"list": [{"input": "x"}]}]]}], "kwargs": {}}}
@@ -99,6 +101,26 @@ def test_state_in_plain_attributes_is_refused(body: str, attribute: str, refusal
         f"forward of m/net.py:Net changes the attribute '{attribute}', on which its next call depends; expected a"
         " buffer that it changes: self.register_buffer"
     )
+
+
+def test_a_module_that_registers_a_hook_in_its_first_call_has_it_once(export: Callable[..., Any]) -> None:
+    made = export(
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.ready = nn.ReLU(), False
+            def forward(self, x):
+                self.seen = []
+                if not self.ready:
+                    self.inner.register_forward_hook(lambda module, args, result: self.seen.append(result))
+                    self.ready = True
+                self.inner(x)
+                return torch.stack(self.seen)
+        """
+    )
+    (x,) = made.examples()
+    assert torch.equal(made.program().module()(x), x.relu()[None])
 
 
 @pytest.mark.parametrize(

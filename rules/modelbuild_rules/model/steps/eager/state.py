@@ -16,17 +16,22 @@ from modelbuild_rules.model.steps.eager.results import plain
 _OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes of every module, with its parameters, buffers and submodules among them."""
 
+_HOOKS = tuple(name for name in _OF_TORCH if "_hooks" in name)
+
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 """The types that are searched; a subclass may refuse to be changed."""
 _SEQUENCES = (list, deque)
 
 
 class PlainState:
-    """The current values in a module's plain attributes, and in containers and objects that these contain."""
+    """The current values in a module's plain attributes, and in containers and objects that these contain; and its
+    hooks, which a module may register in its first call, and note in an attribute."""
 
     def __init__(self, module: nn.Module) -> None:
         self._kept: list[tuple[str, Any, Any]] = []
         self._seen: set[int] = set()
+        hooks = (getattr(each, name, None) for each in module.modules() for name in _HOOKS)
+        self._hooks = [(own, own.copy()) for own in hooks if own is not None]
         for path, each in module.named_modules():
             if not isinstance(each, torch.jit.ScriptModule):
                 self._keep(path, vars(each), _OF_TORCH)
@@ -50,7 +55,10 @@ class PlainState:
         return list(dict.fromkeys(path for kept in self._kept for path in _differences(*kept)))
 
     def restore(self) -> None:
-        """Restore all attributes. Tensors that were changed in place stay changed."""
+        """Restore all attributes and hooks. Tensors that were changed in place stay changed."""
+        for own, kept in self._hooks:
+            own.clear()
+            own.update(kept)
         for path, container, values in self._kept:
             if any(_differences(path, container, values)):
                 container.clear()
