@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,15 +29,31 @@ def test_attention_of_windows_is_one_partition(tmp_path: Path) -> None:
     assert "aten.slice_copy.Tensor" in made.nodes("xnnpack")
 
 
-def test_attention_leaves_only_the_check_of_its_rows(tmp_path: Path) -> None:
-    made = compared(
-        Form(lambda m, *x: nn.functional.scaled_dot_product_attention(*(each + 1 for each in x))),
-        [(numbers(2, 3, 5, 4),) * 3],
-        tmp_path,
-        1e-5,
-    )
-    assert "aten.mul.Tensor" in made.nodes("xnnpack")
-    assert not {"aten.mul.Scalar", "aten.expand_copy.default"} & made.nodes("portable").keys()
+def attended(module: nn.Module, *x: Tensor, **options: Any) -> Tensor:
+    return nn.functional.scaled_dot_product_attention(*(each + 1 for each in x), **options)
+
+
+INFINITE = torch.tensor([[1e30], [math.inf], [-math.inf], [math.nan], [1.0]])
+
+
+def test_attention_is_one_partition(tmp_path: Path) -> None:
+    """Also of scores that are NaN, infinite, or -inf in all columns."""
+    x, huge = numbers(2, 3, 5, 4), numbers(2, 3, 5, 4).abs() * INFINITE
+    calls = [(x, x, x), (huge, -x.abs() - 1, x), (huge, x, x), (-huge, huge, x), (x, x, huge)]
+    made = compared(Form(attended), calls, tmp_path, 1e-5)
+    assert made.nodes("portable").keys() == {"aten.full.default", "dim_order_ops._to_dim_order_copy.default"}
+
+
+@pytest.mark.parametrize("least", [-math.inf, torch.finfo(torch.float32).min])
+def test_attention_with_a_mask_of_whole_rows(least: float, tmp_path: Path) -> None:
+    x, mask = numbers(2, 3, 5, 4), torch.zeros(5, 5)
+    mask[1:3] = least
+    compared(Form(lambda m, *x: attended(m, *x[:3], attn_mask=x[3])), [(x, x, x, mask)], tmp_path, 1e-5)
+    compared(Form(attended_causally), [(x, x, x)], tmp_path / "causal", 1e-5)
+
+
+def attended_causally(module: nn.Module, *x: Tensor) -> Tensor:
+    return attended(module, *x, is_causal=True)
 
 
 @pytest.mark.parametrize("x", [numbers(3, 4, 5), torch.arange(60).reshape(3, 4, 5), numbers(3, 4, 5).half()])

@@ -7,10 +7,15 @@ an island of portable kernels, which splits a partition.
 | expand to the tensor's own shape, which matmul is decomposed to | its tensor |
 | select | a slice and a view |
 | unsqueeze and squeeze | a view |
+| attention's softmax, which is 0 in a row of -inf | a softmax of the row and the least finite number, without it |
+
+The last form is right for scores without a mask. A row whose greatest number is the least finite number, as masks make
+them, would lose a share to the additional number.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -21,6 +26,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 edge = ops.edge.aten
 
 _RESHAPING = (edge.squeeze_copy.dims, edge.unsqueeze_copy.default)
+_LEAST = torch.finfo(torch.float32).min
 
 
 def with_substitutes(module: torch.fx.GraphModule) -> PassResult:
@@ -32,11 +38,15 @@ def with_substitutes(module: torch.fx.GraphModule) -> PassResult:
             node.replace_all_uses_with(made)
             module.graph.erase_node(node)
             changed = True
+    if changed:
+        module.graph.eliminate_dead_code()
     module.recompile()
     return PassResult(module, changed)
 
 
 def _replacement(graph: torch.fx.Graph, node: Node) -> Node | None:
+    if node.target == edge.where.self:
+        return _softmax_of_scores(graph, node)
     if node.target not in (edge.expand_copy.default, edge.mul.Scalar, edge.select_copy.int, *_RESHAPING):
         return None
     x, value = node.args[0], node.meta["val"]
@@ -59,11 +69,50 @@ def _replacement(graph: torch.fx.Graph, node: Node) -> Node | None:
         return _call(graph, node, edge.view_copy.default, x, list(value.shape))
 
 
+def _softmax_of_scores(graph: torch.fx.Graph, node: Node) -> Node | None:
+    """Return another form of a softmax that is 0 in a row of -inf, unless its numbers may come from a mask."""
+    masked_rows, zeros, softmax = node.args
+    if _target(softmax) != edge._softmax.default or _target(zeros) != edge.full_like.default or zeros.args[1] != 0:
+        return None
+    x, dim, _ = softmax.args
+    given = x.meta["val"]
+    rows = _argument(masked_rows, edge.logical_not.default)
+    found = _argument(_argument(rows, edge.any.dim), edge.logical_not.default)
+    if _target(found) != edge.eq.Scalar or found.args != (x, -math.inf) or rows.args[1:] != (dim, True):
+        return None
+    if not _is_product(x) or given.dtype != torch.float32 or not all(map(_is_known, given.shape)):
+        return None
+    shape = list(given.shape)
+    shape[dim] = 1
+    with graph.inserting_before(node):
+        least = graph.call_function(edge.full.default, (shape, _LEAST))
+        least.meta = {**node.meta, "val": given.new_empty(shape)}
+        joined = _call(graph, node, edge.cat.default, [x, least], dim)
+        made = _call(graph, node, edge._softmax.default, joined, dim, False)
+        return _call(graph, node, edge.slice_copy.Tensor, made, dim, 0, given.shape[dim])
+
+
+def _target(node: Any) -> Any:
+    return node.target if isinstance(node, Node) else None
+
+
+def _argument(node: Any, target: Any) -> Any:
+    """Return the first argument of a node if it is a call of this operator; else None."""
+    return node.args[0] if _target(node) == target else None
+
+
+def _is_product(node: Any) -> bool:
+    """Return whether a node is a product of matrices, in any shape."""
+    while _target(node) in (edge.view_copy.default, edge.expand_copy.default):
+        node = node.args[0]
+    return bool(_target(node) == edge.bmm.default)
+
+
 def _is_known(size: Any) -> bool:
     return isinstance(size, int) and size > 0
 
 
-def _call(graph: torch.fx.Graph, node: Node, target: Any, x: Node, *args: Any) -> Node:
+def _call(graph: torch.fx.Graph, node: Node, target: Any, x: Any, *args: Any) -> Node:
     """Add a call in place of a node."""
     made = graph.call_function(target, (x, *args))
     values = torch.fx.node.map_arg((x, *args), lambda each: each.meta["val"])
