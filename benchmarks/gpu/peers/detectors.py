@@ -55,10 +55,12 @@ class Queried(nn.Module):
 
     def __init__(self, name: str, size: tuple[int, int]) -> None:
         super().__init__()
-        from transformers import AutoModelForObjectDetection
+        from transformers import AutoModelForObjectDetection, ResNetConfig
         from transformers.models.auto import CONFIG_MAPPING
 
-        options = {"use_timm_backbone": False} if name == "detr" else {}
+        # By default DETR's configuration asks the hub for the backbone, of which this is the configuration.
+        backbone = {"use_timm_backbone": False, "backbone_config": ResNetConfig(out_features=["stage4"])}
+        options = backbone if name == "detr" else {}
         self.model = repeated(AutoModelForObjectDetection.from_config(CONFIG_MAPPING[name](**options))).eval()
         with torch.no_grad():
             spread(self.model, torch.rand(1, 3, *size))
