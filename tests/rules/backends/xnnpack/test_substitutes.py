@@ -44,12 +44,19 @@ def test_attention_is_one_partition(tmp_path: Path) -> None:
     assert made.nodes("portable").keys() == {"aten.full.default", "dim_order_ops._to_dim_order_copy.default"}
 
 
-@pytest.mark.parametrize("least", [-math.inf, torch.finfo(torch.float32).min])
+@pytest.mark.parametrize("least", [-math.inf, torch.finfo(torch.float32).min, False])
 def test_attention_with_a_mask_of_whole_rows(least: float, tmp_path: Path) -> None:
-    x, mask = numbers(2, 3, 5, 4), torch.zeros(5, 5)
+    x, mask = numbers(2, 3, 5, 4), torch.zeros(5, 5) if least else torch.ones(5, 5, dtype=torch.bool)
     mask[1:3] = least
-    compared(Form(lambda m, *x: attended(m, *x[:3], attn_mask=x[3])), [(x, x, x, mask)], tmp_path, 1e-5)
-    compared(Form(attended_causally), [(x, x, x)], tmp_path / "causal", 1e-5)
+    calls = [(x, x, x, mask), (x * INFINITE, x, x, mask.flip(0))]
+    made = compared(Form(lambda m, *x: attended(m, *x[:3], attn_mask=x[3])), calls, tmp_path, 1e-5)
+    assert ("aten.any.dim" in made.nodes("portable")) == bool(least)
+
+
+def test_causal_attention_is_one_partition(tmp_path: Path) -> None:
+    x = numbers(2, 3, 5, 4)
+    made = compared(Form(attended_causally), [(x, x, x), (x * INFINITE, x, x)], tmp_path, 1e-5)
+    assert "aten.any.dim" not in made.nodes("portable")
 
 
 def attended_causally(module: nn.Module, *x: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ an island of portable kernels, which splits a partition.
 | unsqueeze and squeeze | a view |
 | attention's softmax, which is 0 in a row of -inf | a softmax of the row and the least finite number, without it |
 
-The last form is right for scores without a mask. A row whose greatest number is the least finite number, as masks make
-them, would lose a share to the additional number.
+The last form is right for scores without a mask of numbers. A row whose greatest number is the least finite number, as
+such masks make them, would lose a share to the additional number.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def _replacement(graph: torch.fx.Graph, node: Node) -> Node | None:
 
 
 def _softmax_of_scores(graph: torch.fx.Graph, node: Node) -> Node | None:
-    """Return another form of a softmax that is 0 in a row of -inf, unless its numbers may come from a mask."""
+    """Return another form of a softmax that is 0 in a row of -inf, unless it may be of a mask's numbers."""
     masked_rows, zeros, softmax = node.args
-    if _target(softmax) != edge._softmax.default or _target(zeros) != edge.full_like.default or zeros.args[1] != 0:
+    if _target(softmax) != edge._softmax.default or _number(zeros) != 0:
         return None
     x, dim, _ = softmax.args
     given = x.meta["val"]
@@ -80,7 +80,7 @@ def _softmax_of_scores(graph: torch.fx.Graph, node: Node) -> Node | None:
     found = _argument(_argument(rows, edge.any.dim), edge.logical_not.default)
     if _target(found) != edge.eq.Scalar or found.args != (x, -math.inf) or rows.args[1:] != (dim, True):
         return None
-    if not _is_product(x) or given.dtype != torch.float32 or not all(map(_is_known, given.shape)):
+    if not _is_scores(x) or given.dtype != torch.float32 or not all(map(_is_known, given.shape)):
         return None
     shape = list(given.shape)
     shape[dim] = 1
@@ -101,11 +101,28 @@ def _argument(node: Any, target: Any) -> Any:
     return node.args[0] if _target(node) == target else None
 
 
-def _is_product(node: Any) -> bool:
-    """Return whether a node is a product of matrices, in any shape."""
+def _is_scores(node: Node) -> bool:
+    """Return whether a node is a product of matrices, to which a mask of truth values may be added."""
+    if _target(node) == edge.add.Tensor and not node.kwargs:
+        product, mask = map(_reshaped, node.args)
+        if _target(mask) != edge.where.self or any(_number(each) not in (0.0, -math.inf) for each in mask.args[1:]):
+            return False
+        node = product
+    return bool(_target(_reshaped(node)) == edge.bmm.default)
+
+
+def _reshaped(node: Any) -> Any:
+    """Return the node whose values a node has in another shape, or the node."""
     while _target(node) in (edge.view_copy.default, edge.expand_copy.default):
         node = node.args[0]
-    return bool(_target(node) == edge.bmm.default)
+    return node
+
+
+def _number(node: Node) -> Any:
+    """Return the number in all elements of a node; None if it is not known."""
+    places = {torch.ops.aten.scalar_tensor.default: 0, edge.full.default: 1, edge.full_like.default: 1}
+    place = places.get(_target(node))
+    return None if place is None else node.args[place]
 
 
 def _is_known(size: Any) -> bool:
