@@ -45,6 +45,7 @@ def expunge(workspace: Any) -> None:
     assert workspace.run("clean", "--expunge").code in (0, 36)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("remove", [remove_outputs, clean, remove_cache, remove_both, expunge])
 def test_a_build_copes_with_what_is_removed_meanwhile(workspace: Any, remove: Callable[[Any], None]) -> None:
     for round in range(2):

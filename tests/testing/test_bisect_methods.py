@@ -130,6 +130,7 @@ def check(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_fault_of_a_method_is_found_in_the_call_that_has_it(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FILES)
     workspace.add("m/BUILD.toml", TEST.replace("MORE", ""))

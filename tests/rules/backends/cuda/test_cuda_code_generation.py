@@ -175,6 +175,7 @@ def kept_exact(x: Tensor, y: Tensor, a: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_integers_are_not_divided_as_floats(lowering: Any, tmp_path: Path) -> None:
     given = (whole(4), whole(4).abs() + 1, floats(4))
     generated = generates(lowering(torch.export.export(Model(kept_exact), given), [lowering.cuda()]), tmp_path)
@@ -190,6 +191,7 @@ def counted(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_only_numbers_that_the_program_reads_are_checked(lowering: Any, tmp_path: Path) -> None:
     """A count of elements is within its bounds, and may be 0."""
     generated = generates(lowering(torch.export.export(Model(counted), (floats(4),)), [lowering.cuda()]), tmp_path)
