@@ -117,13 +117,13 @@ def test_values_outside_the_program_are_the_same(name: str, model: Callable[[str
 
 
 class Kinds(nn.Module):
-    """Weights that are folded, transposed, padded, shared, sliced, without dimensions, and outside partitions."""
+    """Weights that are folded, cut, transposed, padded, shared, without dimensions, and outside partitions."""
 
     def __init__(self, edit: Callable[[Any], object] = lambda net: None) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.stem, self.norm = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
-        self.deep, self.alone = nn.Conv2d(8, 8, 3, groups=8), nn.BatchNorm2d(8, affine=False)
+        self.deep, self.alone = nn.Conv2d(8, 8, (3, 5), groups=8), nn.BatchNorm2d(8, affine=False)
         self.up, self.line = nn.ConvTranspose2d(8, 6, 2, stride=2, groups=2), nn.Conv1d(6, 8, 3)
         self.slope, self.one, self.other = nn.PReLU(8), nn.Linear(8, 8), nn.Linear(8, 8)
         self.after, self.table = nn.LayerNorm(8), nn.Parameter(torch.randn(3, 8))

@@ -16,6 +16,7 @@ from modelbuild_rules.backend_api.steps.compile import compile_structure, prepro
 from modelbuild_rules.backend_api.steps.compiled import Compiled
 from modelbuild_rules.backend_api.steps.kept_results import computed_once
 from modelbuild_rules.backend_api.steps.storing import ValuesNeeded
+from modelbuild_rules.backends.xnnpack.steps.large_windows import with_small_windows
 from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import with_nonfinite_numbers
 from modelbuild_rules.backends.xnnpack.steps.normalization import without_norms
@@ -58,6 +59,7 @@ def rewrite(program: Any) -> None:
         node.args = (*node.args, *(-1.0, 1.0)[len(node.args) - 1 :])  # executorch expects both bounds or no bounds
     unshare_values(program)
     without_norms(program)
+    with_small_windows(program)
     with_nonfinite_numbers(program)
     for spec, node in zip(program.graph_signature.output_specs, program.graph.output_node().args[0], strict=True):
         spec.arg.name = node.name

@@ -21,7 +21,7 @@ PRIVATE = (
     "executorch.exir.backend.canonical_partitioners.group_partitioner:_DependencyViewer",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
     # Called or overridden (partitioning.py, layouts.py, shared_values.py, normalization.py, nonfinite.py,
-    # compile.py).
+    # large_windows.py, compile.py).
     "executorch.backends.transforms.utils:create_constant_placeholder",
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
     "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",

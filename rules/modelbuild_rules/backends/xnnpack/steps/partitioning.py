@@ -30,6 +30,7 @@ from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem, Pa
 from modelbuild_rules.backend_api.steps.shapes import has_other_order, may_be_zero
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
+from modelbuild_rules.backends.xnnpack.steps.large_windows import parts_of
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
 from modelbuild_rules.backends.xnnpack.steps.substitutes import with_substitutes
 
@@ -114,7 +115,7 @@ def _is_convolution(node: Any) -> str:
         fits = all(more < step for more, step in zip(output_padding, stride, strict=False))
         return "" if fits else "XNNPACK takes only an output_padding below the stride"
     taps = math.prod(weight.meta["val"].shape[2:])
-    if is_dequant(weight) or not _is_depthwise(node) or taps in WINDOWS or taps > max(WINDOWS):
+    if is_dequant(weight) or not _is_depthwise(node) or taps in WINDOWS or taps > max(WINDOWS) or parts_of(node):
         return ""
     return f"XNNPACK's depthwise convolutions of {taps} taps spread NaN and infinities"
 
