@@ -97,7 +97,7 @@ def _rows_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for "leave this sort to a library" that gives it contiguous tensors of one dimension.
 
     ExecuTorch's kernel accepts contiguous tensors only, and sorts one row after another. Rows are sorted together: all
-    values first, and then by the number of their row.
+    values first, and then by the number of their row. Tensors of sizes that are not known are only made contiguous.
     """
     from torch._inductor import ir
     from torch._inductor.lowering import lowerings as known
@@ -108,7 +108,8 @@ def _rows_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
         sizes = x.get_size()
         dim %= len(sizes)
         rows, row = math.prod(size for place, size in enumerate(sizes) if place != dim), sizes[dim]
-        if rows == 1 or rows * row == 0 or not isinstance(row, (int, sympy.Integer)):
+        known_sizes = all(isinstance(size, (int, sympy.Integer)) for size in sizes)
+        if not known_sizes or rows == 1 or rows * row == 0:
             x = ir.ExternKernel.require_contiguous(x)
             return original(x, stable=stable, dim=dim, descending=descending)
         order = [*(place for place in range(len(sizes)) if place != dim), dim]
