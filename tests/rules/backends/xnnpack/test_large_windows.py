@@ -60,11 +60,14 @@ def test_results(form: str, tmp_path: Path) -> None:
 
 
 def test_others_are_left_as_they_are(tmp_path: Path) -> None:
-    """Several outputs of a group, one channel, and a size that is not known."""
+    """Several outputs of a group, one channel, and sizes that are not known, the batch's among them."""
     x = numbers(2, 2, 12, 14)
     for layer in (nn.Conv2d(2, 4, 7, groups=2), nn.Conv2d(1, 1, 7)):
         compared(layer, [(x[:, : layer.in_channels],)], tmp_path / str(layer.groups), 1e-5)
     rows = torch.export.Dim("rows", min=8, max=20)
     layer = nn.Conv2d(2, 2, 7, groups=2).eval()
     program = torch.export.export(layer, (x,), dynamic_shapes=({2: rows},))
-    compared(program, [(x,), (x[:, :, :9],)], tmp_path / "dynamic", 1e-5)
+    compared(program, [(x,), (x[:, :, :9],)], tmp_path / "rows", 1e-5)
+    batch = torch.export.Dim("batch", min=1, max=8)
+    program = torch.export.export(layer, (x,), dynamic_shapes=({0: batch},))
+    compared(program, [(x,), (x[:1],), (numbers(8, 2, 12, 14),), (x,)], tmp_path / "batch", 1e-5)
