@@ -227,6 +227,7 @@ ABOUT_VALUES = {
     "Filter": "A function that returns whether a node may be quantized, by its module.",
     "OPERATOR": "The form of `operator_reference`, with the groups `index` and `op`.",
     "Operators": "A type for attributes: operators such as `aten.add.Tensor`, sorted, each once.",
+    "PRELOAD": "The modules that workers import before a backend's steps: torch and executorch.",
     "PROCESSED": "`processed.bin`: the file of a delegate's blob in a compiled partition.",
     "QUANTIZED": "The reason for refusing an operator on quantized values.",
     "Recipe": "The name of a weight, or a list of an operation's name and its arguments.",

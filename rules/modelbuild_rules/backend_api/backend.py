@@ -14,8 +14,9 @@ from typing import Annotated, Any, TypedDict, cast
 
 from pydantic import AfterValidator
 
-from modelbuild.api import Attrs, Extension
+from modelbuild.api import Artifact, Attrs, DerivedArtifact, ErrorText, Expander, Extension, Output, Resources
 from modelbuild_rules.backend_api.decides import check_decides, deciding
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.backend_api.prerequisite import Prerequisite
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+\.\w+\Z")
@@ -95,6 +96,37 @@ class Library:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A partition to compile.
+
+    id             its name among the program's
+    nodes          number of nodes that compute
+    bytes          bytes of its weights
+    inputs         the inputs of the compile step: `partition`, or `program` for a backend with a store step, and the
+                   prerequisites
+    attributes     attributes of the backend's table, by name; files are in `inputs`
+    facts          the facts of the device that the backend gets
+    error_text     the text of errors of steps that read the partition
+    """
+
+    id: str
+    nodes: int
+    bytes: int
+    inputs: Mapping[str, Artifact]
+    attributes: Values
+    facts: DeviceFacts
+    error_text: ErrorText
+
+    def describe(self, backend: str) -> str:
+        """Return the partition's description for messages."""
+        return f"{self.id} for {backend} ({self.nodes} operator{'s' * (self.nodes != 1)})"
+
+    def memory(self, copies: int) -> int:
+        """Return the bytes of memory of a process that holds so many copies of the weights."""
+        return (1 << 30) + copies * self.bytes
+
+
+@dataclass(frozen=True)
 class Backend(Extension):
     """The declaration of a backend. Each attribute of its table states what it decides: `Decides("partition")` which
     nodes the backend takes, `Decides("compile")` the bytes of a compiled partition, `Decides("emit")` the additional
@@ -157,6 +189,26 @@ class Backend(Extension):
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
         """Return the folder that the compile step reads in addition to the partition; None if there is none."""
         return None
+
+    def compile(self, ctx: Expander, part: Part) -> DerivedArtifact:
+        """Declare the actions that compile a partition; return the output of the last, a tree: `compiled`, or `code`
+        for a backend with a store step. Here it is one action of the step `compiling`."""
+        made = "code" if self.storing else "compiled"
+        gpus = self.gpus(part.attributes)
+        capability = min(part.facts["compute_capabilities"], key=float) if gpus else ""
+        return ctx.action(
+            "compile",
+            name=f"compile:{part.id}",
+            step=self.compiling,
+            inputs=part.inputs,
+            outputs=[Output(made, made, "tree")],
+            params={"attributes": self.compile_attributes(part.attributes, part.facts)},
+            tools=self.compile_tools(part.attributes),
+            preload=PRELOAD,
+            resources=Resources(memory=part.memory(1 if self.storing else 4), gpu=gpus, compute_capability=capability),
+            description=f"compile {part.describe(self.name)}",
+            error_text=part.error_text,
+        )[made]
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
         """Return the distributions whose versions decide the bytes of a compiled partition."""

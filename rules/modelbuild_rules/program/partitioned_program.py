@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild.errors import ModelbuildError
-from modelbuild_rules.backend_api.backend import DeviceFacts, Sidecar
+from modelbuild_rules.backend_api.backend import DeviceFacts, Part, Sidecar
 from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.method_names import qualified
 from modelbuild_rules.model import source_places
@@ -58,29 +58,24 @@ class DeviceBackend:
     def compile(
         self, ctx: Expander, planned: PlannedPartition, partition: DerivedArtifact, error_text: ErrorText
     ) -> DerivedArtifact:
-        """Declare the action that compiles a partition, and the action that stores its weights if they are separate;
+        """Declare the actions that compile a partition, and the action that stores its weights if it is separate;
         return the compiled partition."""
-        backend, attributes = self.entry.backend, self.entry.attributes
-        operators = f"{planned['nodes']} operator{'s' * (planned['nodes'] != 1)}"
-        made = "code" if backend.storing else "compiled"
+        backend = self.entry.backend
         given = (
             {"program": replace(partition, subpath=f"{partition.subpath}/program")}
             if backend.storing
             else {"partition": partition}
         )
-        compiled = ctx.action(
-            "compile",
-            name=f"compile:{planned['id']}",
-            step=backend.compiling,
-            inputs={**given, **self.prerequisites},
-            outputs=[Output(made, made, "tree")],
-            params={"attributes": backend.compile_attributes(attributes, self.facts)},
-            tools=backend.compile_tools(attributes),
-            preload=PRELOAD,
-            resources=self._resources(planned),
-            description=f"compile {planned['id']} for {backend.name} ({operators})",
-            error_text=error_text,
-        )[made]
+        part = Part(
+            planned["id"],
+            planned["nodes"],
+            planned["bytes"],
+            {**given, **self.prerequisites},
+            self.entry.attributes,
+            self.facts,
+            error_text,
+        )
+        compiled = backend.compile(ctx, part)
         if not backend.storing:
             return compiled
         return ctx.action(
@@ -94,12 +89,6 @@ class DeviceBackend:
             resources=Resources(memory=(1 << 29) + 2 * planned["bytes"]),
             description=f"store the weights of {planned['id']} for {backend.name}",
         )["compiled"]
-
-    def _resources(self, planned: PlannedPartition) -> Resources:
-        gpus = self.entry.backend.gpus(self.entry.attributes)
-        capability = min(self.facts["compute_capabilities"], key=float) if gpus else ""
-        copies = 1 if self.entry.backend.storing else 4
-        return Resources(memory=(1 << 30) + copies * planned["bytes"], gpu=gpus, compute_capability=capability)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from modelbuild.api import Attrs, Source
-from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Sidecar, Values
+from modelbuild.api import Attrs, DerivedArtifact, Expander, Source
+from modelbuild_rules.backend_api.backend import Backend, DeviceFacts, Operators, Part, Sidecar, Values
 from modelbuild_rules.backend_api.cpp import cpp_runtime, target_of
 from modelbuild_rules.backend_api.decides import Decides
 from modelbuild_rules.backend_api.prerequisite import Prerequisite
+from modelbuild_rules.backends.cuda.compilation import Compilation
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0", "12.1")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
@@ -112,6 +113,12 @@ class CudaBackend(Backend):
         own = super().compile_attributes(attributes, {})
         capabilities = sorted(map(_number, facts["compute_capabilities"]))
         return {**own, "capabilities": capabilities, "target": _target(facts)}
+
+    def compile(self, ctx: Expander, part: Part) -> DerivedArtifact:
+        """Declare actions: one lists the choices of kernels, one makes each of them, one generates the code, one
+        compiles each kernel, one the C++ source, and one links them. Candidates to time are compiled with the code."""
+        attributes = self.compile_attributes(part.attributes, part.facts)
+        return Compilation(part, self.tools, attributes).compile(ctx)
 
     def sidecar(self, attributes: Values) -> Sidecar | None:
         merging = "modelbuild_rules.backends.cuda.steps.kernels.candidates"

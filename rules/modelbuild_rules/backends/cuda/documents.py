@@ -11,6 +11,16 @@ Layout: TypeAlias = list[Any]
 """A tensor's dtype, sizes, strides, offset in its storage, and the bytes of its storage."""
 
 
+class PlannedWork(TypedDict):
+    """An entry of plan.json: an action that a step found to be needed."""
+
+    id: str
+    """The name of the folder of its input, a digest."""
+
+    description: str
+    """A part of its name, shown while it runs."""
+
+
 class StoredConstant(TypedDict):
     """An entry of constants.json: a constant of a library, in the library's order."""
 

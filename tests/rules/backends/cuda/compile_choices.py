@@ -1,9 +1,8 @@
 """Compile a partition by cost, with candidates, and with their tuning file: `compile_choices.py PART OUT DRIVER`.
 
-The outputs of backends.cuda.compile go to the folders `cost`, `candidates` and `file` in OUT. Each is made in a fork of
-this process, which has imported everything; the candidates are timed with DRIVER, the folder of a CUDA driver. The
-inputs of the C++ compiler and the linker are written to one file instead: these would take longest, and are equal for
-all three.
+The generated code goes to the folders `cost`, `candidates` and `file` in OUT. Each is made in a fork of this process,
+which has imported everything; the candidates are timed with DRIVER, the folder of a CUDA driver. The C++ source and the
+requests of kernels are written to one file.
 """
 
 from __future__ import annotations
@@ -14,35 +13,24 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import torch._inductor.compile_fx  # noqa: F401
 
 from modelbuild_rules.backend_api.steps.partition_files import read_structure
-from modelbuild_rules.backends.cuda.steps.generate.generate import Generated
-from modelbuild_rules.backends.cuda.steps.library import compiled
-
-
-def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, folder: Path) -> Path:
-    """Return everything that a library is linked from."""
-    made = folder / "library.so"
-    kernels = [part for each in generated.kernels for part in (each.entry.encode(), each.cubin.read_bytes())]
-    made.write_bytes(b"\0".join([generated.source.encode(), *kernels]))
-    return made
+from modelbuild_rules.backends.cuda.steps.library.code import write_code
 
 
 def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None) -> None:
+    """Write the generated code, and the requests of kernels instead of the library."""
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         os.environ[name] = str(out.with_name(f"{out.name}.caches") / name)
     program, specs = read_structure(partition / "program")
-    (work := out.with_name(f"{out.name}.work")).mkdir()
     attributes = {"capabilities": [90], "target": "x86_64-linux-gnu.2.28", **more}
-    check = patch.object(compiled, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))
-    with patch.object(compiled, "link", joined), check:
-        parts: list[tuple[Any, ...]] = []
-        compiled.compile(program, specs, attributes, {}, Path(), work, out, tuning, lambda *part: parts.append(part))
+    parts: list[tuple[Any, ...]] = []
+    made = write_code(program, specs, attributes, {}, tuning, {}, out, lambda *part: parts.append(part))
+    requests = [text for each in made.kernels for text in (each.name, each.request.text())]
+    (out / "library.so").write_text("\0".join([made.source, *requests]))
     out.with_name(f"{out.name}.parts").write_text(json.dumps(parts))
 
 

@@ -12,34 +12,65 @@ import zlib
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
+from emulator.kernel_facts import kernel_facts
 from emulator.memory_check import widths
 
-from modelbuild_rules.backend_api.steps.partition_files import read_changed, read_structure
-from modelbuild_rules.backends.cuda.steps.generate import target_gpu
-from modelbuild_rules.backends.cuda.steps.library import compiled
+from modelbuild.step import Step
+from modelbuild_rules.backends.cuda.steps import compile as compile_step
+from modelbuild_rules.backends.cuda.steps import generate_code, kernel
+from modelbuild_rules.backends.cuda.steps.generate.generate import Generated
+from modelbuild_rules.backends.cuda.steps.kernels import compiler
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import Compiled, module_file
+from modelbuild_rules.backends.cuda.steps.library.images import IMAGE
 from modelbuild_rules.backends.cuda.steps.storing import store
 
 
 def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     attributes = {"capabilities": [int(each) for each in capabilities.split(",")], "target": "x86_64-linux-gnu.2.28"}
-    program, specs = read_structure(partition / "program")
-    (out / "code").mkdir()
+    (code := out / "code").mkdir()
     (out / "compiled").mkdir()
-    target_gpu.LINE_NUMBERS = True
-    with TemporaryDirectory() as work:
-        changed = read_changed(partition / "program")
-        made = compiled.compile(program, specs, attributes, changed, runtime, Path(work), out / "code")
-        store(out / "code", partition, out / "compiled")
-        (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
-        images = [(Path(work) / f"kernel.{number}.bin").read_bytes() for number in range(len(made.kernels))]
+    step = Step(
+        {"attributes": attributes}, {"program": (partition / "program",), "runtime": (runtime,)}, {"code": code}, out
+    )
+    generated: list[Generated] = []
+    compiled: dict[str, Compiled] = {}
+    images: dict[str, bytes] = {}
+    write_code, write_image = generate_code.write_code, kernel.write_image
+
+    def generate(*given: Any) -> Generated:
+        generated.append(write_code(*given))
+        return generated[0]
+
+    def compile_image(request: Any, capabilities: Any, work: Path, folder: Path) -> Compiled:
+        compiled[request.key] = write_image(request, capabilities, work, folder)
+        images[request.key] = (folder / IMAGE).read_bytes()
+        return compiled[request.key]
+
+    with (
+        TemporaryDirectory() as work,
+        patch.object(compiler, "LINE_NUMBERS", True),
+        patch.object(generate_code, "write_code", generate),
+        patch.object(kernel, "write_image", compile_image),
+    ):
+        compile_step.compile(step, Path(work))
+    store(code, partition, out / "compiled")
+    (out / "library.so").write_bytes((code / "library.so").read_bytes())
     kernels = {}
-    for kernel, image in zip(made.kernels, images, strict=True):
-        source = out / f"{kernel.name}.py"
-        source.write_bytes(kernel.source.read_bytes())
-        seen = widths(kernel.ptx.read_text(), kernel.source.name)
-        about = {**asdict(kernel), "source": str(source), "ptx": None, "cubin": None, "widths": seen}
-        kernels[f"{kernel.entry} {zlib.adler32(image):08x}"] = about  # the name of the emulator's driver
+    for each in generated[0].kernels:
+        made, image = compiled[each.request.key], images[each.request.key]
+        source = module_file(each.request, out)
+        source.write_text(each.request.source)
+        kernels[f"{made.entry} {zlib.adler32(image):08x}"] = {  # the name of the emulator's driver
+            **kernel_facts(each.request),
+            **asdict(made.usage),
+            "name": each.name,
+            "entry": made.entry,
+            "source": str(source),
+            "widths": widths(made.ptx, source.name),
+        }
     (out / "kernels.json").write_text(json.dumps(kernels, indent=1))
 
 

@@ -7,15 +7,19 @@ import json
 import re
 import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from modelbuild_rules.backend_api.steps.partition_files import read_partition
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import compile_kernel, triton_compiler
+from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
+from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from tests.rules.backends.cuda.conftest import CUDA, PORTABLE, load, lower
+from tests.rules.backends.cuda.emulator.kernel_facts import kernel_facts
 
 PEERS = Path(__file__).parents[4] / "benchmarks/gpu/peers/peer_models.py"
 KINDS = {"poi": "pointwise", "per": "reduction", "red": "reduction", "tem": "template"}
@@ -26,9 +30,9 @@ BUFFER = re.compile(r"aoti_torch_empty_strided\(\d+, (\w+), (\w+), cached_torch_
 VALUE = re.compile(r"^ +tmp\d+ = (?!tl\.load)", re.MULTILINE)
 
 
-def described(kernel: dict[str, Any]) -> str:
+def described(kernel: dict[str, Any], source: str) -> str:
     """Return a kernel's kind, its tile, warps, and bytes of registers that are spilled."""
-    name, source = kernel["name"], Path(kernel["source"]).read_text()
+    name = kernel["name"]
     kind = KINDS[name.split("_")[1]] if name.startswith("triton_") else name.rstrip("0123456789").rstrip("_")
     sizes = {**dict(TILE.findall(source)), **kernel["constants"]}
     tile = "".join(f" {key} {sizes[key]}" for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "SPLIT") if key in sizes)
@@ -47,9 +51,22 @@ def allocated(source: str) -> int:
     return total
 
 
+def spilled(request: Request) -> int:
+    """Return the bytes of registers that a kernel spills."""
+    gpu = common_gpu([request.capability])
+    with TemporaryDirectory() as work, triton_compiler(gpu, request.products, Path(work)):
+        return compile_kernel(request, Path(work)).usage.spilled
+
+
 def facts(made: Generated) -> dict[str, Any]:
     """Return the number of launches, of all and by description, and the bytes of intermediate values."""
-    kinds = {kernel.name: described(asdict(kernel)) for kernel in made.kernels}
+    kinds = {
+        kernel.name: described(
+            {**kernel_facts(kernel.request), "name": kernel.name, "spilled": spilled(kernel.request)},
+            kernel.request.source,
+        )
+        for kernel in made.kernels
+    }
     launches = Counter(kinds[name] for name in CALL.findall(made.source))
     found = {"kernels": len(kinds), "launches": launches.total(), "intermediate_bytes": allocated(made.source)}
     return {**found, "launched": dict(sorted(launches.items()))}

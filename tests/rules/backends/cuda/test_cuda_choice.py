@@ -115,7 +115,7 @@ def test_the_cheapest_template_that_compiles_well_is_taken(
         if compiled[template.number] is FAILED:
             return None
         registers, spills = compiled[template.number]
-        return SimpleNamespace(launchers=[SimpleNamespace(n_regs=registers, n_spills=spills)])
+        return SimpleNamespace(launchers=[SimpleNamespace(n_regs=registers, n_spills=spills, shared=0)])
 
     sizes = [(64, 128, 32, 4, 3), (64, 128, 64, 4, 3), (32, 32, 32, 4, 1)]
     templates = [

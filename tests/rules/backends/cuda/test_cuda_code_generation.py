@@ -95,7 +95,7 @@ def generates(lowered: Any, folder: Path) -> Generated:
         "from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu\n"
         "from modelbuild_rules.backend_api.steps.partition_files import read_partition\n"
         "with no_gpu(): made = generate(*read_partition(Path(sys.argv[1])), [90])\n"
-        "kernels = ''.join(kernel.source.read_text() for kernel in made.kernels)\n"
+        "kernels = ''.join(kernel.request.source for kernel in made.kernels)\n"
         "unknown = sum('seconds' not in each for each in made.estimate['kernels'])\n"
         "Path(sys.argv[2]).write_text(json.dumps([kernels, made.source, unknown]))"
     )

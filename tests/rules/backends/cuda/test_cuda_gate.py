@@ -11,7 +11,8 @@ from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.cpp_compiler import stub_library, zig
 from modelbuild_rules.backend_api.steps.elf import machine, needs
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED, missing_kernels
-from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
+from modelbuild_rules.backends.cuda.steps.library.cuda_home import cuda_home
+from modelbuild_rules.backends.cuda.steps.library.link import check
 
 TARGET = "x86_64-linux-gnu.2.28"
 

@@ -51,7 +51,7 @@ def check(name: str, found: Any) -> None:
 )
 def test_the_kernels_are_those_recorded(name: str, built: Callable[[str], Any]) -> None:
     kernels = json.loads((built(name).folder / "kernels.json").read_text())
-    check(name, sorted(map(described, kernels.values())))
+    check(name, sorted(described(each, Path(each["source"]).read_text()) for each in kernels.values()))
 
 
 @pytest.mark.exhaustive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ import torch._inductor.kernel
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate import target_gpu as replaced
 from modelbuild_rules.backends.cuda.steps.generate.corrections import ALIGNED
+from modelbuild_rules.backends.cuda.steps.generate.requests import Requests
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import PRODUCTS
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, common_gpu, number, registers_allow
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 from tests.private_names import is_there, missing
@@ -63,7 +66,14 @@ def test_other_versions_are_refused(installed: dict[str, str], expected: str, mo
     replaced.require()
 
 
-def test_everything_is_put_back() -> None:
+def target(capability: int, folder: Path, precision: str = "fp32") -> tuple[Any, ...]:
+    """Return the arguments of target_gpu, which do nothing with kernels."""
+    gpu = GPUS[capability]
+    requests = Requests({}, PRODUCTS[precision], folder)
+    return gpu, Chooser(gpu, Tuning()), requests, lambda *_: None, lambda *_, **__: []
+
+
+def test_everything_is_put_back(tmp_path: Path) -> None:
     import triton
     from torch._inductor import graph, utils
     from torch._inductor.codecache import AotCodeCompiler
@@ -76,7 +86,7 @@ def test_everything_is_put_back() -> None:
         AotCodeCompiler.compile,
         triton.runtime.driver._active,
     )
-    with replaced.target_gpu(GPUS[86], Chooser(GPUS[86], Tuning()), lambda k: None, lambda *_, **__: []):
+    with replaced.target_gpu(*target(86, tmp_path)):
         assert torch.cuda.get_device_capability() == (8, 6)
         assert torch.cuda.get_device_properties(0).multi_processor_count == GPUS[86].processors
         assert triton.runtime.driver.active.get_current_target().arch == 86
@@ -92,15 +102,14 @@ def test_everything_is_put_back() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
-def test_small_products_are_of_tf32(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_products_are_of_tf32(precision: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Inductor leaves those out, which would be computed without tensor cores: the fp32 that means three of TF32 is
     not set for this precision."""
     import triton
     from torch._inductor.heuristics.template.triton import CUDAMMTemplateConfigHeuristic
 
     monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32" if precision == "tf32" else "ieee")
-    given = GPUS[90], Chooser(GPUS[90], Tuning()), lambda k: None, lambda *_, **__: []
-    with replaced.target_gpu(*given, precision=precision):
+    with replaced.target_gpu(*target(90, tmp_path, precision), precision=precision):
         options = CUDAMMTemplateConfigHeuristic().get_extra_kwargs(object(), "mm")
         tensor_cores = options["ALLOW_TF32"] or triton.knobs.language.fp32_default == "tf32x3"
     assert options == {"ALLOW_TF32": precision == "tf32"}

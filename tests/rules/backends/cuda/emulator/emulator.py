@@ -108,7 +108,7 @@ class Launcher:
         source = kernel["source"]  # kernels of several methods may have one name
         function = self._functions.setdefault(source, None) or _function(kernel)
         self._functions[source] = function
-        given = {**kernel["constants"], **kernel["config"], **values}
+        given = {**kernel["constants"], **values}
         function[grid](**{name: given.get(name) for name in function.arg_names})
 
     def _allocations(self) -> tuple[Any, Any]:

@@ -1,24 +1,31 @@
-"""Generate AOTInductor's C++ source and Triton's kernels from a partition, for a target GPU."""
+"""Generate AOTInductor's C++ source, and requests for Triton's kernels, from a partition, for a target GPU."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backend_api.steps.aten import aten_operator
 from modelbuild_rules.backends.cuda.steps.generate.estimate import estimate
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
+from modelbuild_rules.backends.cuda.steps.generate.requests import Requests, shared_memory
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
-from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, move
+from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, Weights, move
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
-from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import PRODUCTS, Usage, refuse
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, common_gpu
+from modelbuild_rules.backends.cuda.steps.kernels.product_choice import Choice
+from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 
 if TYPE_CHECKING:
@@ -34,28 +41,10 @@ OPTIONS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A Triton kernel, compiled for the target GPU.
-
-    name, entry       names of its object, and of the function in it
-    ptx, cubin        files
-    registers         per thread; `spilled` bytes are per thread too, `shared` bytes per block
-    config, warps     the chosen configuration
-    source            the Python file, which can be interpreted with `signature`, `constants` and `arguments`
-    """
+    """A Triton kernel of a library, which is not compiled: its name in the library's source, and the request."""
 
     name: str
-    entry: str
-    ptx: Path
-    cubin: Path
-    registers: int
-    spilled: int
-    shared: int
-    config: Mapping[str, Any]
-    warps: int
-    source: Path
-    signature: Mapping[str, str]
-    constants: Mapping[str, Any]
-    arguments: tuple[str, ...]
+    request: Request
 
 
 @dataclass
@@ -69,6 +58,35 @@ class Generated:
     estimate: Estimate | None = None
 
 
+class _Lowered(BaseException):
+    """Raised instead of generating code. Inductor reports other exceptions as failures."""
+
+
+def list_choices(
+    program: Any,
+    specs: Iterable[Any],
+    capabilities: Iterable[int],
+    precision: str = "fp32",
+    tuning: Tuning | None = None,
+    progress: Progress = ignore_progress,
+) -> list[Choice]:
+    """Return the choices of kernels that a partition needs, without a kernel being compiled. The arguments and errors
+    are those of `generate`."""
+    from torch._inductor.graph import GraphLowering
+
+    gpu = common_gpu(capabilities)
+    requests = Requests({}, PRODUCTS[precision], Path())
+    chooser = Chooser(gpu, tuning or Tuning(), None, progress, requests.request)
+
+    def stop(_: Any) -> None:
+        raise _Lowered
+
+    with patch.object(GraphLowering, "codegen_with_cpp_wrapper", stop), suppress(_Lowered):
+        target = target_gpu(gpu, chooser, requests, refuse, refuse, progress, precision=precision)
+        _lower(program, specs, gpu, precision, target, lambda _: None)
+    return list({each.key: each for each in chooser.choices}.values())
+
+
 def generate(
     program: Any,
     specs: Iterable[Any],
@@ -77,17 +95,64 @@ def generate(
     tuning: Tuning | None = None,
     candidates: Candidates | None = None,
     progress: Progress = ignore_progress,
+    usages: Mapping[str, Usage | None] = MappingProxyType({}),
 ) -> Generated:
-    """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities. The values
-    of its weights are not read.
+    """Generate code from a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
+    The values of its weights are not read.
 
     precision   of float32 products: "fp32" or "tf32"
     tuning      earlier choices on a GPU; it records the origin of each choice
     candidates  receives the candidates of other choices
+    usages      what candidates use, by the keys of their requests; other candidates are compiled
 
     Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
     version of torch. Inductor keeps state, so each process can make only one call.
     """
+    from executorch.backends.cuda.cuda_backend import CudaBackend
+
+    gpu = common_gpu(capabilities)
+    chooser = Chooser(gpu, tuning or Tuning(), candidates, progress)
+    launched = {"launched": candidates.launched} if candidates else {}
+    made = Generated()
+    requested: dict[str, Request] = {}
+    weights: list[Weights] = []
+
+    def take(graph: Any, wrapper: str, definitions: str, serialized: Any, **_: Any) -> list[str]:
+        missing = missing_kernels(graph, CudaBackend.get_supported_fallback_kernels())
+        if missing:
+            raise StepError(missing)
+        names = sorted(graph.wrapper_code._kernel_name_to_body)
+        made.kernels = tuple(Kernel(name, requested[name]) for name in names)
+        made.source = _sizes_declared(_quiet(f"{wrapper}\n{definitions}"), made.kernels)
+        made.estimate = estimate(graph, chooser.cycles, gpu)
+        originals = graph.allocated_constant_name
+        made.constants = tuple(
+            weights[0].constant(name, originals[name], tensor)
+            for name, tensor in graph.constants.items()
+            if name not in graph.folded_constants
+        )
+        return ["taken"]
+
+    progress("generating code")
+    with TemporaryDirectory() as folder:
+        requests = Requests(usages, PRODUCTS[precision], Path(folder))
+        target = target_gpu(
+            gpu, chooser, requests, requested.__setitem__, take, progress, **launched, precision=precision
+        )
+        _lower(program, specs, gpu, precision, target, weights.append)
+    return made
+
+
+def _lower(
+    program: Any,
+    specs: Iterable[Any],
+    gpu: Gpu,
+    precision: str,
+    target: AbstractContextManager[None],
+    moved: Callable[[Weights], object],
+) -> None:
+    """Lower a partition with Inductor. `target`: the context of target_gpu; `moved` is called with the partition's
+    weights before."""
     require()
     import torch
     import torch._inductor
@@ -99,37 +164,11 @@ def generate(
     from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
     from modelbuild_rules.backends.cuda.steps.generate.stored_weights import change_weights
 
-    gpu = common_gpu(capabilities)
-    chooser = Chooser(gpu, tuning or Tuning(), candidates, progress)
-    launched = {"launched": candidates.launched} if candidates else {}
-    made = Generated()
-    autotuners: dict[str, Any] = {}
     mark_nodes(program)
-
-    def compiled(kernel: Any) -> None:
-        autotuners[kernel.inductor_meta["kernel_name"]] = kernel
-
-    def take(graph: Any, wrapper: str, kernels: str, serialized: Any, **_: Any) -> list[str]:
-        missing = missing_kernels(graph, CudaBackend.get_supported_fallback_kernels())
-        if missing:
-            raise StepError(missing)
-        made.source = _quiet(f"{wrapper}\n{kernels}")
-        made.kernels = _kernels(graph, autotuners)
-        made.estimate = estimate(graph, chooser.cycles, gpu)
-        originals = graph.allocated_constant_name
-        made.constants = tuple(
-            weights.constant(name, originals[name], tensor)
-            for name, tensor in graph.constants.items()
-            if name not in graph.folded_constants
-        )
-        return ["taken"]
-
     specs = list(specs)
     options = {**CudaBackend.get_aoti_compile_options(specs), **OPTIONS}
-    progress("generating kernels")
-    target = target_gpu(gpu, chooser, compiled, take, progress, **launched, precision=precision)
     with target, _float32(precision), torch.no_grad():
-        weights = move(program, "cuda", change_weights(program))
+        moved(move(program, "cuda", change_weights(program)))
         fuse_attention(program, gpu)
         _to_aten(program)
         for each in CudaBackend.get_custom_passes(specs):
@@ -147,7 +186,6 @@ def generate(
                 if isinstance(error.inner_exception, StepError):
                     raise error.inner_exception from None
                 raise
-    return made
 
 
 @contextmanager
@@ -240,29 +278,9 @@ def _make_outputs_contiguous(program: Any) -> None:
     program.graph_module.recompile()
 
 
-def _kernels(graph: Any, autotuners: Mapping[str, Any]) -> tuple[Kernel, ...]:
-    """Return the kernels that the graph launches, sorted by name."""
-    from torch._inductor.codecache import CudaKernelParamCache
-
-    used = graph.wrapper_code._kernel_name_to_body
-    return tuple(_kernel(name, CudaKernelParamCache.cache[name], autotuners[name]) for name in sorted(used))
-
-
-def _kernel(name: str, params: Mapping[str, Any], autotuner: Any) -> Kernel:
-    (launcher,) = autotuner.launchers
-    plain = (int, float, bool, str, type(None))
-    return Kernel(
-        name=name,
-        entry=params["mangled_name"],
-        ptx=Path(params["asm"]),
-        cubin=Path(params["runtime_bin_path"]),
-        registers=launcher.n_regs,
-        spilled=launcher.n_spills,
-        shared=launcher.shared,
-        config=dict(launcher.config.kwargs),
-        warps=launcher.config.num_warps,
-        source=Path(autotuner.filename or autotuner.fn.fn.__code__.co_filename),
-        signature={key: str(value) for key, value in autotuner.triton_meta["signature"].items()},
-        constants={k: v for k, v in autotuner.triton_meta["constants"].items() if isinstance(v, plain)},
-        arguments=tuple(launcher.call_args),
-    )
+def _sizes_declared(source: str, kernels: Iterable[Kernel]) -> str:
+    """Return a wrapper's source with declarations of its kernels' shared memory, which is known once they are
+    compiled."""
+    names = [shared_memory(each.name) for each in kernels]
+    lines = [f'extern "C" const std::int32_t {name} __attribute__((visibility("hidden")));' for name in names]
+    return "\n".join(["#include <cstdint>", *lines, source])

@@ -10,8 +10,10 @@ from modelbuild_rules.backend_api.steps.nodes import OPERATOR, computing, op_nam
 
 
 def mark_nodes(program: Any) -> None:
-    """Store each node's index and operator as its stack trace, which torch copies to all nodes made from it."""
+    """Store each node's index and operator as its stack trace, which torch copies to all nodes made from it. Forget the
+    nodes of earlier programs that it was made from: torch copies the whole chain whenever it traces a node."""
     for index, (_, node) in enumerate(computing(program.graph_module)):
+        node.meta.pop("from_node", None)
         node.meta["stack_trace"] = operator_reference(index, op_name(node))
 
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.corrections import corrections
 from modelbuild_rules.backends.cuda.steps.generate.lowerings.lowerings import lowered
-from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
+from modelbuild_rules.backends.cuda.steps.generate.requests import Requests, name_shared_memory
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
-from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
-from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import refuse, triton_compiler
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, arguments_of_kernels
+from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch
 
 CHECKED: tuple[dict[str, str], ...] = ({"torch": "2.14.0", "triton": "3.8.0"}, {"torch": "2.15.0", "triton": "3.9.0"})
@@ -53,9 +53,12 @@ PATCHED = (
     "torch._inductor.runtime.triton_helpers:set_driver_to_gpu",
     "torch.utils._triton:has_triton",
     "triton.runtime:driver._active",
+    "triton.knobs:cache.dir",
     "triton.knobs:compilation.disable_line_info",
     "triton.knobs:language.fp32_default",
     "triton.knobs:nvidia.libdevice_path",
+    "triton:compile",
+    "triton.runtime.cache:triton_key",
     "triton.backends.nvidia.compiler:get_ptxas",
     "torch._inductor.async_compile:AsyncCompile.triton",
     # Work on the device.
@@ -116,6 +119,10 @@ USED = (
     "torch._inductor.heuristics.template.triton:ConvConfig",
     "torch._inductor.config:deterministic",
     "torch._inductor.config:joint_graph_constant_folding",
+    "triton.compiler:ASTSource",
+    "triton.compiler:compile",
+    "triton.compiler.compiler:max_shared_mem",
+    "triton.runtime.errors:OutOfResources",
     "triton.knobs:NvidiaTool",
     "triton.knobs:nvidia.ptxas",
     "triton.knobs:nvidia.ptxas_blackwell",
@@ -145,6 +152,8 @@ INSTANCES = {
     ),
     "torch._inductor.loop_body:LoopBody": ("iter_vars", "var_ranges"),
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner": (
+        "compile_results",
+        "configs",
         "filename",
         "fn",
         "heuristic_type",
@@ -171,10 +180,6 @@ INDUCTOR: Mapping[str, Any] = {
 }
 
 
-LINE_NUMBERS = False
-"""True if kernels shall contain the line numbers of their Python source, for tools that read them."""
-
-
 def require() -> None:
     """Raise StepError unless torch and Triton have checked versions."""
     left = CHECKED
@@ -189,16 +194,12 @@ def require() -> None:
             raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {expected}")
 
 
-def refuse(*_: Any, **__: Any) -> Any:
-    """Replacement of calls that must never happen. Raises RuntimeError."""
-    raise RuntimeError("a kernel was launched while compiling without a GPU")
-
-
 @contextmanager
 def target_gpu(
     gpu: Gpu,
     chooser: Chooser,
-    compiled: Callable[[Any], None],
+    requests: Requests,
+    add: Callable[[str, Request], None],
     take: Callable[..., list[str]],
     progress: Progress = ignore_progress,
     launched: Callable[[Launch], None] = refuse,
@@ -207,9 +208,10 @@ def target_gpu(
     """Make AOTInductor compile for `gpu` while the context lasts.
 
     chooser   chooses a candidate for each matrix product or convolution, and a configuration for each kernel
-    compiled  is called with each compiled Triton kernel (a CachingAutotuner)
+    requests  replaces triton.compile
+    add       is called with each kernel's name in the library, and its request
     take      replaces AotCodeCompiler.compile
-    progress  is called with the number of each kernel before it is compiled
+    progress  is called with the number of each kernel
     launched  is called instead of each launch of a kernel
     precision of float32 products: "fp32" or "tf32"
     """
@@ -221,7 +223,6 @@ def target_gpu(
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.runtime import triton_helpers
     from torch._inductor.runtime.hints import DeviceProperties
-    from triton.backends.nvidia import compiler
 
     with ExitStack() as stack:
 
@@ -248,18 +249,11 @@ def target_gpu(
         stack.enter_context(patch.dict(interface.caching_worker_current_devices, {"cuda": 0}))
         replace(utils, "is_big_gpu", lambda *_: True)
         _patch_true(stack, "has_triton")
-        replace(triton.runtime.driver, "_active", _driver(gpu, launched))
-        replace(triton.knobs.compilation, "disable_line_info", not LINE_NUMBERS)
-        if precision == "fp32":
-            # Computes each float32 product as three TF32 products on tensor cores; without tensor cores it is far
-            # slower.
-            replace(triton.knobs.language, "fp32_default", "tf32x3")
-        # Otherwise torch searches the machine's CUDA for it.
-        libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
-        replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
-        replace(compiler, "get_ptxas", assembler)
+        launch = partial(Launcher, launched=launched)
+        stack.enter_context(triton_compiler(gpu, requests.products, requests.folder, launch))
+        replace(triton, "compile", requests)
         replace(triton_helpers, "set_driver_to_gpu", lambda: None)
-        block = _compiling_only(chooser, compiled, progress)
+        block = _requesting(chooser, requests, add, progress)
         replace(PythonWrapperCodegen, "generate_and_run_autotune_block", block)
         replace(
             select_algorithm.AlgorithmSelectorCache,
@@ -287,33 +281,9 @@ def _patch_true(stack: ExitStack, name: str) -> None:
             stack.enter_context(patch.object(module, name, lambda *_, **__: True))
 
 
-def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
-    """Return a Triton driver that neither loads nor runs kernels."""
-    import torch
-    from triton.backends.compiler import GPUTarget
-
-    def load(name: str, kernel: bytes, shared: int, device: int) -> tuple[None, tuple[str, bytes], int, int, int]:
-        registers, spilled = resources(kernel)
-        return None, (name, kernel), registers, spilled, registers_allow(registers)
-
-    utils = SimpleNamespace(
-        get_device_properties=lambda _: gpu.limits(), load_binary=load, unload_module=lambda *_: None
-    )
-    return SimpleNamespace(
-        utils=utils,
-        launcher_cls=lambda source, metadata: Launcher(source, metadata, launched),
-        is_active=lambda: True,
-        get_current_target=lambda: GPUTarget("cuda", gpu.capability, 32),
-        get_current_device=lambda: 0,
-        set_current_device=lambda _: None,
-        get_current_stream=lambda _: 0,
-        get_active_torch_device=lambda: torch.device("cuda", 0),
-        get_device_interface=refuse,
-        get_benchmarker=refuse,
-    )
-
-
-def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None], progress: Progress) -> Callable[[Any], None]:
+def _requesting(
+    chooser: Chooser, requests: Requests, add: Callable[[str, Request], None], progress: Progress
+) -> Callable[[Any], None]:
     """Return a replacement for the generated block, which compiles kernels and times them on the device."""
 
     def block(self: Any) -> None:
@@ -324,20 +294,24 @@ def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None], progress:
         definitions = self.kernel_autotune_defs.getvalue()
         total, numbers, original = definitions.count(" = async_compile.triton("), count(1), AsyncCompile.triton
 
-        def compile_next(*args: Any, **kwargs: Any) -> Any:
+        def define_next(*args: Any, **kwargs: Any) -> Any:
             progress("kernel", next(numbers), total)
             return original(*args, **kwargs)
 
-        with patch.object(AsyncCompile, "triton", compile_next):
+        with patch.object(AsyncCompile, "triton", define_next), requests.deferred():
             exec(definitions + "\nasync_compile.wait(globals())\n", scope)
         arguments = arguments_of_kernels(self.kernel_autotune_calls.getvalue())
         for value in scope.values():
             if isinstance(value, CachingAutotuner):
-                value.precompile()
-                given = arguments.get(value.inductor_meta["kernel_name"])
-                value.launchers = [chooser.configuration(value, given)]
-                value.save_gpu_kernel(0, value.launchers[0])
-                compiled(value)
+                name, launchers = value.inductor_meta["kernel_name"], value.launchers
+                if len(launchers) > 1:  # what the configurations use decides between them
+                    value.configs, value.compile_results, value.launchers = [e.config for e in launchers], [], []
+                    value.precompile()
+                launcher = chooser.configuration(value, arguments.get(name))
+                value.launchers = [launcher]
+                name_shared_memory(launcher.bin, name)
+                value.save_gpu_kernel(0, launcher)
+                add(name, launcher.bin.request)
 
     return block
 

@@ -1,8 +1,4 @@
-"""Choose a template for a matrix product or convolution: by a tuning file, or by estimated cost.
-
-By cost, the choice is the cheapest template that compiles for the GPU, fits its shared memory and spills no registers,
-given the registers that it takes. If the few cheapest templates all spill, the choice is the cheapest template.
-"""
+"""Choose a template for a matrix product or convolution: by a tuning file, or by estimated cost."""
 
 from __future__ import annotations
 
@@ -13,13 +9,14 @@ from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, template_cycles, tile
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import NotCompilable, Usage
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, template_cycles, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 from modelbuild_rules.backends.cuda.steps.kernels.launches import configuration_call, template_call
+from modelbuild_rules.backends.cuda.steps.kernels.product_choice import TRIED, Choice, cheapest
+from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.timing import identity
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
-
-TRIED = 6
 
 
 def usable(candidates: Sequence[Any]) -> Sequence[Any]:
@@ -33,14 +30,23 @@ def usable(candidates: Sequence[Any]) -> Sequence[Any]:
 class Chooser:
     """Chooses kernels for one partition. It adds choices and their candidates to `candidates`.
 
-    cycles  the estimated cost of each chosen template, by the function with which the template renders its kernel
+    cycles      the estimated cost of each chosen template, by the function with which the template renders its kernel
+    choices     choices by cost that are still to be made, if `request_of` is given, which returns the request for a
+                kernel (a CachingAutotuner): no candidate is compiled then
     """
 
     def __init__(
-        self, gpu: Gpu, tuning: Tuning, candidates: Candidates | None = None, progress: Progress = ignore_progress
+        self,
+        gpu: Gpu,
+        tuning: Tuning,
+        candidates: Candidates | None = None,
+        progress: Progress = ignore_progress,
+        request_of: Callable[[Any], Request] | None = None,
     ) -> None:
         self._gpu, self._tuning, self._candidates, self._progress = gpu, tuning, candidates, progress
+        self._request_of = request_of
         self.cycles: dict[Any, float] = {}
+        self.choices: list[Choice] = []
 
     def template(self, candidates: Sequence[Any]) -> Any:
         """Return one of Inductor's ChoiceCallers."""
@@ -131,19 +137,21 @@ class Chooser:
     def _by_cost(self, templates: Sequence[Any]) -> tuple[int, Sequence[int]]:
         """Return the preferred template, and all in the order of their costs."""
         product, split = _product(templates[0])
-        costs = [cost(tile(each.log_info), product, self._gpu, split) for each in templates]
-        ranked = sorted(range(len(templates)), key=lambda index: (costs[index], index))
-        best = (True, math.inf, ranked[0])
-        for number, (index, kernel) in enumerate(self._compiled(templates, ranked[:TRIED]), 1):
-            if kernel is None:
-                continue
-            registers = max(int(launcher.n_regs) for launcher in kernel.launchers)
-            actual = cost(tile(templates[index].log_info), product, self._gpu, split, registers)
-            best = min(best, (any(launcher.n_spills for launcher in kernel.launchers), actual, index))
-            # Registers rarely lower the costs of other candidates.
-            if not best[0] and all(best[1] <= costs[other] for other in ranked[number:TRIED]):
-                break
-        return best[2], ranked
+        tiles = [tile(each.log_info) for each in templates]
+
+        def usages(indices: Sequence[int]) -> Iterator[tuple[int, Usage | None]]:
+            for index, kernel in self._compiled(templates, indices):
+                yield index, _usage(kernel) if kernel else None
+
+        if self._request_of is None:
+            return cheapest(product, split, tiles, self._gpu, usages)
+        first, ranked = cheapest(product, split, tiles, self._gpu, lambda _: ())
+        tried = ranked[:TRIED]
+        requests = [self._request_of(_kernel(templates[index])) for index in tried]
+        self.choices.append(
+            Choice(_operator(templates[0]), product, split, [tiles[index] for index in tried], requests)
+        )
+        return first, ranked
 
     def _compiled(self, templates: Sequence[Any], indices: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Yield each index with its candidate's compiled kernel; None if it does not compile."""
@@ -176,18 +184,31 @@ def _sizes(tensor: Any) -> tuple[int, ...]:
     return tuple(int(V.graph.sizevars.optimization_hint(each)) for each in sizes)
 
 
-def _compiled(template: Any) -> Any:
-    """Return a candidate's compiled kernel (a CachingAutotuner); None if it does not compile."""
+def _kernel(template: Any) -> Any:
+    """Return a candidate's kernel (a CachingAutotuner)."""
     from torch._inductor.codecache import PyCodeCache
 
     request = template.bmreq
+    module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
+    return getattr(module, request.kernel_name)
+
+
+def _compiled(template: Any) -> Any:
+    """Return a candidate's compiled kernel (a CachingAutotuner); None if it does not compile."""
     try:
-        module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
-        kernel = getattr(module, request.kernel_name)
+        kernel = _kernel(template)
         kernel.precompile()
-    except Exception:  # Triton, LLVM and ptxas raise different types; the next template is tried
+    except (MemoryError, OSError):
+        raise
+    except (Exception, NotCompilable):  # Triton, LLVM and ptxas raise different types; the next template is tried
         return None
     return kernel
+
+
+def _usage(kernel: Any) -> Usage:
+    """Return what a compiled kernel uses, of all configurations the most."""
+    each = kernel.launchers
+    return Usage(*(max(int(getattr(launcher, name)) for launcher in each) for name in ("n_regs", "n_spills", "shared")))
 
 
 def _described(template: Any) -> dict[str, Any]:

@@ -60,6 +60,11 @@ class Product:
     bytes: int = 4
     tf32: bool = False
 
+    def describe(self) -> str:
+        """Return the sizes for a message: "64x128x576" are rows, columns and depth, after the size of the batch."""
+        sizes = (*([self.batch] if self.batch > 1 else []), self.rows, self.columns, self.depth * self.taps)
+        return "x".join(map(str, sizes))
+
     @property
     def rates(self) -> Rates:
         return RATES["half" if self.bytes == 2 else "tf32" if self.tf32 else "fp32"]

@@ -1,4 +1,4 @@
-"""Compile a partition to the library that the CUDA delegate loads."""
+"""The code of a partition's library, as steps pass it on: generated, then linked."""
 
 from __future__ import annotations
 
@@ -17,65 +17,97 @@ from modelbuild_rules.backends.cuda.steps.constants import layout, storage
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import Usage
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
+from modelbuild_rules.backends.cuda.steps.library.images import read_usage
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
 from modelbuild_rules.backends.cuda.steps.storing import CONSTANTS, LIBRARY, VALUES
 
 if TYPE_CHECKING:
     from modelbuild_rules.backends.cuda.documents import StoredConstant
 
+KERNELS = "kernels.json"
+"""In the folder of generated code: the key of each kernel's request, by the kernel's name in the library's source."""
 
-def compile(
+
+def read_tuning(path: Path | None, attributes: Mapping[str, Any]) -> Tuning:
+    """Return the choices of a tuning file for the backend's attributes; none without a file. Raises StepError for an
+    invalid file."""
+    lowest = min(attributes["capabilities"])
+    return Tuning(read(path, version("torch"), version("triton"), lowest) if path else {})
+
+
+def write_code(
     program: Any,
     specs: Sequence[Any],
     attributes: Mapping[str, Any],
     changed: Mapping[str, str],
-    runtime: Path,
-    work: Path,
+    tuning: Path | None,
+    usages: Mapping[str, Usage | None],
     folder: Path,
-    tuning: Path | None = None,
     progress: Progress = ignore_progress,
 ) -> Generated:
-    """Compile a partition's library and write it, and how its constants derive from the partition's weights, into an
-    existing folder, as steps/storing.py reads them. Return the generated code.
+    """Generate a partition's code, and write it into an existing folder without the C++ source and the requests of
+    kernels; return it.
 
     changed   the qualified names of the buffers that the partition changes, by their names in its program
-    runtime   the folder of backend_api/steps/cpp_compiler.py (make_runtime) for attributes["target"]
-    work      an empty folder to build in
     tuning    a tuning file
+    usages    what candidates use, by the keys of their requests; other candidates are compiled
     """
-    lowest = min(attributes["capabilities"])
-    limit = attributes.get("candidates", 0)
+    lowest, limit = min(attributes["capabilities"]), attributes.get("candidates", 0)
     candidates = Candidates(limit) if limit else None
-    tuned = Tuning(read(tuning, version("torch"), version("triton"), lowest) if tuning else {})
+    tuned = read_tuning(tuning, attributes)
     precision = attributes.get("precision", "fp32")
-    generated = generate(program, specs, attributes["capabilities"], precision, tuned, candidates, progress)
-    progress("linking")
-    library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
-    needed = check(library, attributes["target"])
-    shutil.copyfile(library, folder / LIBRARY)
-    _write_constants(generated.constants, changed, folder)
+    made = generate(program, specs, attributes["capabilities"], precision, tuned, candidates, progress, usages)
+    (folder / KERNELS).write_text(json.dumps({each.name: each.request.key for each in made.kernels}, indent=1) + "\n")
+    _write_constants(made.constants, changed, folder)
     about = {
         "capabilities": attributes["capabilities"],
-        "glibc": dotted(needed.glibc),
-        "kernels": [
-            {"name": k.name, "registers": k.registers, "spilled_bytes": k.spilled, "shared_bytes": k.shared}
-            for k in generated.kernels
-        ],
-        "estimate": generated.estimate,
+        "estimate": made.estimate,
         **({"state": sorted(changed.values())} if changed else {}),
         **_choices(tuned, tuning is not None),
     }
+    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
     if candidates is not None:
         versions = {name: version(name) for name in ("torch", "triton")}
         candidates.write(folder / FILE, **versions, capability=f"{lowest // 10}.{lowest % 10}")
+    return made
+
+
+def write_linked(
+    generated: Path, wrapper: Path, kernels: Sequence[Path], target: str, runtime: Path, work: Path, folder: Path
+) -> None:
+    """Link a library, and write it into an existing folder, with how its constants derive from the partition's
+    weights, as steps/storing.py reads them.
+
+    generated  a folder of `write_code`
+    wrapper    the object of its source
+    kernels    the folders of its compiled kernels, one for each request, in the order of their keys
+    runtime    the folder of backend_api/steps/cpp_compiler.py (make_runtime) for the machine
+    work       an empty folder to build in
+
+    Raises StepError if the library needs symbols or a glibc that are missing at run time.
+    """
+    keys: dict[str, str] = json.loads((generated / KERNELS).read_text())
+    compiled = dict(zip(sorted(set(keys.values())), kernels, strict=True))
+    named = {name: compiled[key] for name, key in keys.items()}
+    library = link(wrapper, named, target, runtime, work)
+    needed = check(library, target)
+    shutil.copytree(generated, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(KERNELS, ABOUT))
+    shutil.copyfile(library, folder / LIBRARY)
+    about = json.loads((generated / ABOUT).read_text())
+    about["glibc"] = dotted(needed.glibc)
+    usages = {name: read_usage(each) for name, each in named.items()}
+    about["kernels"] = [
+        {"name": name, "registers": each.registers, "spilled_bytes": each.spilled, "shared_bytes": each.shared}
+        for name, each in usages.items()
+    ]
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
-    return generated
 
 
 def _write_constants(constants: Sequence[Constant], changed: Mapping[str, str], folder: Path) -> None:
     """Write the constants of a library: recipes, and the values of those that are part of the code. `changed`: as for
-    `compile`."""
+    `write_code`."""
     written: list[StoredConstant] = []
     for each in constants:
         kind, numbers = str(scalar_type_enum(each.tensor.dtype).value), (each.tensor.shape, each.tensor.stride())
