@@ -1,19 +1,39 @@
 """The contents of the files that a build read in the workspace. A file with a new time and equal contents, as after a
-switch of branches and back, is unchanged."""
+switch of branches and back, is unchanged.
+
+A build after touched files runs this module, so it imports little.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping
 
-from modelbuild.build_record.record import Record, Stamps
-from modelbuild.store.digests import FileChanged, digest_file
+from modelbuild.build_record.reads_file import read_columns
+from modelbuild.build_record.record import Record, Stamps, keep_times, read_record
 from modelbuild.times import settled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 # size, ctime_ns, inode of a file.
 Stamp = tuple[int, int, int]
+
+
+def only_touched(path: str, root: str) -> Record | None:
+    """Return the record at `path` if files have new times, and the sizes and contents of before; None after any other
+    change. Raises OSError if something is missing."""
+    record = read_record(path)
+    touched = record.touched_files(root) if record is not None else None
+    columns = read_columns(path, record.token) if record is not None and touched else None
+    if record is None or not touched or columns is None or changed_contents(root, record, columns[-1], touched):
+        return None
+    record.surroundings.moved = True
+    keep_times(path, record)
+    return record
 
 
 def read_contents(root: str, files: Mapping[str, Stamp | None], known: Mapping[str, str]) -> dict[str, str]:
@@ -48,15 +68,21 @@ def _content(path: str, expected: Stamp | None) -> str:
 
 
 def _stamped(path: str) -> tuple[Stamp, str]:
-    """Return a file's stamp, and a text that is equal only for equal bytes and executable bits; '' for no file."""
+    """Return a file's stamp, and a text that is equal only for equal bytes and executable bits; '' for no file, and for
+    a file that is written to meanwhile. As digests.digest_file, whose imports would take longer than the rest."""
     try:
-        now = os.stat(path)
-        if not stat.S_ISREG(now.st_mode):
+        if not stat.S_ISREG(os.stat(path).st_mode):
             return (0, 0, 0), ""
-        found = digest_file(path)
-    except (OSError, FileChanged):
+        with open(path, "rb", 0) as file:
+            now = os.fstat(file.fileno())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            after = os.fstat(file.fileno())
+    except OSError:
         return (0, 0, 0), ""
-    return (now.st_size, now.st_ctime_ns, now.st_ino), content_text(found.hash, bool(now.st_mode & stat.S_IXUSR))
+    stamp = (now.st_size, now.st_ctime_ns, now.st_ino)
+    if stamp != (after.st_size, after.st_ctime_ns, after.st_ino):
+        return (0, 0, 0), ""
+    return stamp, content_text(digest, bool(now.st_mode & stat.S_IXUSR))
 
 
 def content_text(digest: str, executable: bool) -> str:

@@ -124,6 +124,25 @@ class Record:
             if folder >= 0:
                 os.close(folder)
 
+    def touched_files(self, root: str) -> set[str] | None:
+        """Return the files that have another time and the same size; None after any other change. Raises OSError if
+        something is missing."""
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if not self._outputs_are_current(folder) or not self.surroundings.are_current(root, folder):
+                return None
+            touched = set()
+            known = self.files
+            for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+                now = os.stat(path, dir_fd=folder)
+                if now.st_size != size or not stat.S_ISREG(now.st_mode):
+                    return None
+                if now.st_ctime_ns != then or now.st_ino != inode:
+                    touched.add(path)
+            return touched
+        finally:
+            os.close(folder)
+
     def _files_are_current(self, folder: int) -> bool:
         # Performance-critical: runs for every file.
         stat = os.stat
@@ -132,6 +151,10 @@ class Record:
             now = stat(path, dir_fd=folder)
             if now.st_ctime_ns != then or now.st_size != size or now.st_ino != inode:
                 return False
+        return self._outputs_are_current(folder)
+
+    def _outputs_are_current(self, folder: int) -> bool:
+        stat = os.stat
         known = self.outputs
         rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
         for path, size, then, inode, mode in rows:

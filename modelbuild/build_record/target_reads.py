@@ -3,8 +3,6 @@ build's record."""
 
 from __future__ import annotations
 
-import json
-from binascii import crc32
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
@@ -14,13 +12,10 @@ from typing import TYPE_CHECKING
 
 from modelbuild.action_graph import closure
 from modelbuild.actions import Action, SourceArtifact
-from modelbuild.build_record.record import read_regular, write_whole
+from modelbuild.build_record.reads_file import read_columns, write_columns
 
 if TYPE_CHECKING:
     from modelbuild.analysis.analyze import Analyzer
-
-FORMAT = 6
-_SUM = 9  # bytes of the checksum and of the end of its line
 
 
 @dataclass(slots=True)
@@ -86,19 +81,10 @@ def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, li
 
 def write_reads(path: Path, reads: TargetReads, token: int) -> None:
     """Write next to the record at `path`, with this token. Raises OSError."""
-    data = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions, reads.contents]).encode()
-    write_whole(f"{path}.reads", _checksum(data) + data)
+    write_columns(str(path), token, [reads.sources, reads.needs, reads.actions, reads.contents])
 
 
 def read_reads(path: Path, token: int) -> TargetReads | None:
     """Return the dependencies; None if they are missing, damaged or belong to a record with another token."""
-    whole = read_regular(f"{path}.reads")
-    checksum, data = whole[:_SUM], whole[_SUM:]
-    if checksum != _checksum(data):
-        return None
-    version, of, *columns = json.loads(data)
-    return TargetReads(*columns) if (version, of) == (FORMAT, token) else None
-
-
-def _checksum(data: bytes) -> bytes:
-    return f"{crc32(data):08x}\n".encode()
+    columns = read_columns(str(path), token)
+    return None if columns is None else TargetReads(*columns)

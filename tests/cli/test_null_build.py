@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,24 @@ def test_new_files_in_an_imported_checkout_are_no_change(workspace: Any, tmp_pat
     assert again()
     (checkout / "module.py").touch()
     assert not again()
+
+
+def test_files_with_new_times_and_equal_contents_are_no_change(workspace: Any, example_rules: dict[str, str]) -> None:
+    """As after a switch of branches and back."""
+    build = '[[checksums]]\nname = "sums"\nsrcs = ["one.txt"]\n'
+    workspace.write({**example_rules, "a/BUILD.toml": build, "a/one.txt": "1\n"})
+    traced(workspace, "build", "//a/...")
+    for name in ("a/one.txt", "a/BUILD.toml"):
+        (workspace.root / name).write_text((workspace.root / name).read_text())
+    time.sleep(0.1)  # a newer file may change again without a new time, and is read again
+    again = traced(workspace, "build", "//a/...")
+    assert "Nothing to do: 1 target up to date (1 action)" in again["out"]
+    assert not again["tops"] & HEAVY
+    read = str(workspace.root / "a/one.txt")
+    assert read in again["opened"]
+    assert read not in traced(workspace, "build", "//a/...")["opened"]
+    (workspace.root / "a/one.txt").write_text("2\n")
+    assert "Nothing to do" not in workspace.run("build", "//a/...").out
 
 
 @pytest.mark.parametrize(
