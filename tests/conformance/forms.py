@@ -37,6 +37,7 @@ def t(*values: Any, dtype: torch.dtype | None = None) -> Tensor:
 NAN, INF = float("nan"), float("inf")
 ODD = t(NAN, INF, -INF, -0.0, 1.0, -1.0, 1e4, -3.0)[None]
 HALF, BYTE = torch.float16, torch.int8
+STRIDES = t(8.0, 16.0)
 
 # Views of an input before an operator, over several calls.
 form(
@@ -131,12 +132,34 @@ form(
     (n(7), torch.ones(7, 7, dtype=torch.bool)),
     (n(7), torch.eye(7, dtype=torch.bool)),
 )
+form(
+    "cat no rows",
+    lambda x: F.layer_norm(x.flatten(0, 1), (4,)).sum() + F.layer_norm(torch.cat([x, x[..., :2]], -1), (6,)),
+    (n(2, 3, 4),),
+    (n(0, 3, 4),),
+    dynamic={(0, 0): (0, 8)},
+)
 form("amax no rows", lambda x: x.amax(1), (n(2, 4),), (n(0, 4),), dynamic={(0, 0): (0, 8)})
 form("slice far negative", lambda x: x[-100:3] + 1, (n(6, 2),))
 form("pad negative", lambda x: F.pad(x, (-1, 1, -2, 0)), (n(1, 2, 6, 6),))
 form("narrow_copy empty", lambda x: torch.narrow_copy(x, -1, 0, 0), (n(3, 4),))
 
+
+def _checked(x: Tensor) -> Tensor:
+    """Return a tensor, and check a number that many operators compute from it."""
+    number = (x.long().flatten().cumsum(0)[-1] % 7).clamp(0, 5).item()
+    torch._check(number + 1 != 9)
+    return x
+
+
 # Arguments.
+form("full of a constant", lambda x: x * torch.full((3, 1), STRIDES[1]), (n(3, 4),))
+form("layer_norm great mean", lambda x: F.layer_norm(x, (19,)), (30 + n(4, 19),))
+form("layer_norm great mean half", lambda x: F.layer_norm(x, (19,)), (30 + n(4, 19).half(),))
+form("group_norm great mean", lambda x: F.group_norm(x, 2), (30 + n(2, 6, 5, 7),))
+form("instance_norm great mean", F.instance_norm, (30 + n(2, 6, 5, 7),))
+form("var great mean", lambda x: (x.var(-1), x.std(0)), (30 + n(4, 19),))
+form("late check", lambda x, w: _checked(x @ w), (n(3, 4),), own=[n(4, 4)])
 form("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), (n(4, 8) * 3,))
 form("addmm alpha beta", lambda a, b, w: torch.addmm(b, a, w, beta=0.5, alpha=2.0), (n(3, 4),), own=[n(5), n(4, 5)])
 form("addmm bias 2d", lambda a, b, w: torch.addmm(b, a, w), (n(3, 4),), own=[n(3, 5), n(4, 5)])
@@ -146,6 +169,7 @@ form(
     (n(1, 2, 9, 9),),
 )
 form("bilinear by factor", lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), (n(1, 2, 11, 13),))
+form("bilinear aligned", lambda x: F.interpolate(x, (5, 30), mode="bilinear", align_corners=True), (n(2, 3, 11, 13),))
 form("linear vector", F.linear, (n(3, 4),), own=[n(4)])
 form(
     "conv_transpose output_padding",
@@ -220,6 +244,15 @@ form("nan roots", lambda x: (x**0.5, x**-0.5, x**2, x**-1), (ODD,))
 form("nan roots half", lambda x: (x**0.5, x**-0.5), (ODD.half(),))
 form("nan linear1d", lambda x: F.interpolate(x, scale_factor=1.7, mode="linear"), (ODD[None],), (ODD[None].flip(2),))
 form("nan trilinear", lambda x: F.interpolate(x, scale_factor=2.0, mode="trilinear"), (ODD.view(1, 1, 2, 2, 2),))
+form(
+    "nan bilinear",
+    lambda x: [F.interpolate(x, size, mode="bilinear") for size in ((3, 7), (2, 7), (5, 4), (2, 4), (1, 1))],
+    (ODD.view(1, 1, 2, 4),),
+    (ODD.flip(1).view(1, 1, 2, 4),),
+)
+form("nan bilinear half", lambda x: F.interpolate(x, (3, 7), mode="bilinear"), (ODD.view(1, 1, 2, 4).half(),))
+form("nan linear same", lambda x: F.interpolate(x, (8,), mode="linear"), (ODD[None],))
+form("nan trilinear axis", lambda x: F.interpolate(x, (2, 5, 2), mode="trilinear"), (ODD.view(1, 1, 2, 2, 2),))
 form("nan antialias", lambda x: F.interpolate(x, (1, 5), mode="bilinear", antialias=True), (ODD.view(1, 1, 2, 4),))
 form(
     "nan conv_transpose", lambda x, w: F.conv_transpose2d(x, w, stride=2), (ODD.view(1, 1, 2, 4),), own=[n(1, 2, 3, 3)]

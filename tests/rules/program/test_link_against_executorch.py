@@ -22,6 +22,7 @@ from modelbuild_rules.backends.xnnpack.steps.layouts import layouts_apart
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
+from modelbuild_rules.program.steps.lowering.patches.arrange import sorted_stably
 from modelbuild_rules.program.steps.lowering.pipeline import rewrite_delegated
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero, has_nonzero
 from modelbuild_runtime.files.manifest import read_manifest
@@ -39,14 +40,14 @@ def _manifest(pte: Path) -> bytes:
 
 @contextmanager
 def _rewritten() -> Iterator[None]:
-    """Rewrite partitions, and number their nodes, before ExecuTorch compiles them."""
+    """Rewrite partitions, and number their nodes, before ExecuTorch compiles them; keep the program's order."""
     preprocess = XnnpackBackend.preprocess
 
     def compiled(program: Any, specs: Any) -> Any:
         rewrite(program)
         return preprocess(program, specs)
 
-    with patch.object(XnnpackBackend, "preprocess", staticmethod(compiled)), layouts_apart():
+    with patch.object(XnnpackBackend, "preprocess", staticmethod(compiled)), layouts_apart(), sorted_stably():
         yield
 
 

@@ -5,7 +5,8 @@ triangle, or a cubic filter (a = -0.5), as wide as the scale if the picture shri
 multiplied with zero, because infinity times zero is NaN.
 
 Linear interpolation becomes sums of products of the values at corners. Torch's own decomposition computes a + (b - a) *
-share, which is NaN where a and b are the same infinity, and resizes axes that keep their size.
+share, which is NaN where a and b are the same infinity. Along an axis that keeps its size, the weights are 1 and 0, so
+an infinity becomes NaN.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ def linear(x: Tensor, sizes: Sequence[Any], align_corners: bool, *factors: float
         ends.append([low, (low + 1).clamp(max=given - 1)])
         shares.append((place - low).clamp(0, 1))
     if not shares:
-        return x.clone()
+        return x + x * 0
     corners = [torch.ops.aten._unsafe_index.Tensor(x, [None, None, *each]).to(wide) for each in product(*ends)]
+    if len(shares) < len(sizes):
+        corners = [each + each * 0 for each in corners]
     for share in reversed(shares):
         pairs = zip(corners[::2], corners[1::2], strict=True)
         corners = [low * (1 - share) + high * share for low, high in pairs]

@@ -11,7 +11,7 @@ from modelbuild_rules.backend_api.backend import Backend, Library, Operators, as
 from modelbuild_rules.backend_api.decides import Decides
 
 Precision = Literal["fp32", "static_quant", "dynamic_quant"]
-Lossy = Literal["bilinear", "float16"]
+Lossy = Literal["float16"]
 
 
 class Xnnpack(Attrs):
@@ -35,8 +35,8 @@ class Xnnpack(Attrs):
     """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
     lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set), Decides("partition")] = ()
-    """Operators to take although their kernels lose NaN or infinities: bilinear interpolation; on x86, float16
-    convolutions, linear layers, activations and pools."""
+    """Operators to take although their kernels lose NaN on x86: float16 convolutions, linear layers, activations and
+    pools."""
 
 
 _TOOLS = ("executorch", "sympy", "torch", "torchao")

@@ -49,7 +49,6 @@ FAULTS: dict[str, tuple[Callable[..., Any], Tensor]] = {
     "softmax behind a convolution": (lambda m, x: m.conv(x).softmax(-1), IMAGE),
     "maximum": (lambda m, x: torch.maximum(x, x.flip(3)), MISSING),
     "depthwise convolution": (lambda m, x: m.depthwise(x), MISSING),
-    "factor": (lambda m, x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), IMAGE),
     "infinity": (lambda m, x: F.interpolate(x / 0, scale_factor=2, mode="bilinear"), IMAGE),
     "gelu": (lambda m, x: F.gelu(x, approximate="tanh"), IMAGE),
     "addmm": (lambda m, x: torch.addmm(m.vector, x, m.matrix, beta=0.5), numbers(3, 8)),

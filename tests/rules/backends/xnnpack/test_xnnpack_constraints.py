@@ -43,16 +43,6 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], dict[str, Tensor]
         (numbers(1, 2, 8, 8),),
         {},
     ),
-    "bilinear": (
-        lambda m, x: [
-            *(F.interpolate(x, scale_factor=factor, mode="bilinear") for factor in (0.4, 1.7, 2, (2, 1.3))),
-            F.interpolate(x, scale_factor=1.7, mode="bilinear", align_corners=True),
-            F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
-            F.interpolate(x, size=(5, 30), mode="bilinear"),
-        ],
-        (numbers(1, 2, 7, 9),),
-        {},
-    ),
     "transposed": (
         lambda m, x: [
             F.conv_transpose2d(x, m.weight, stride=1, output_padding=1, dilation=2),
@@ -87,12 +77,6 @@ def test_arguments_that_xnnpack_lacks(form: str, tmp_path: Path) -> None:
     function, inputs, parts = FORMS[form]
     made = compared(Form(function, **{name: nn.Parameter(part) for name, part in parts.items()}), [inputs], tmp_path)
     assert made.nodes("portable")
-
-
-def test_interpolation_that_may_lose_infinities(tmp_path: Path) -> None:
-    function, inputs, _ = FORMS["bilinear"]
-    made = compared(Form(function), [inputs], tmp_path, lossy=["bilinear"])
-    assert "aten.upsample_bilinear2d.vec" in made.nodes("xnnpack").keys() & made.nodes("portable").keys()
 
 
 class Net(nn.Module):

@@ -149,14 +149,6 @@ def _is_not_half(node: Any) -> str:
     return "XNNPACK's kernel for float16 loses NaN on x86, and lossy has no 'float16'"
 
 
-def _is_resized_to_size(node: Any) -> str:
-    x, _, align_corners, *factors = node.args
-    given = factors[0] if factors and factors[0] and not align_corners else (1, 1)
-    sizes = zip(x.meta["val"].shape[2:], node.meta["val"].shape[2:], given, strict=True)
-    exact = given == (1, 1) or all(size * factor == out for size, out, factor in sizes)
-    return "" if exact else "XNNPACK has no factors other than those of the sizes"
-
-
 def _never(why: str) -> Callable[[Any], str]:
     return lambda node: why
 
@@ -188,7 +180,7 @@ _CONSTRAINTS: Mapping[str, Callable[[Any], str]] = {
     "sin.default": _never("XNNPACK's sine of a large number is wrong"),
     "slice_copy.Tensor": _begins_inside,
     "sqrt.default": _never("XNNPACK's result for infinity is NaN"),
-    "upsample_bilinear2d.vec": _is_resized_to_size,
+    "upsample_bilinear2d.vec": _never("XNNPACK's kernel makes NaN of infinities"),
 }
 """By operator, a function that returns why XNNPACK cannot compile a node or computes other values than the node, or ''
 if upstream's configurations take it. nonfinite.py and normalization.py replace other operators while compiling."""
@@ -197,9 +189,6 @@ _WITH_ELEMENTS = frozenset({"avg_pool2d.default", "bmm.default", "convolution.de
 """Operators whose tensors may not be empty."""
 
 _LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
-    "bilinear": {
-        "upsample_bilinear2d.vec": _never("XNNPACK's kernel makes NaN of infinities, and lossy has no 'bilinear'"),
-    },
     "float16": dict.fromkeys(
         (
             "addmm.default",
