@@ -121,3 +121,30 @@ def test_types_that_no_program_returns(result: str, problem: str, refusal: Calla
     text = refusal(f"class Net(nn.Module):\n    def forward(self, x):\n        return {result}")
     assert text.startswith(f"the module returns {problem}, which programs do not; expected numbers of another type")
     assert text.endswith(": torch.view_as_real, or .abs()") == problem.startswith("complex")
+
+
+@pytest.mark.parametrize("result", ["x + len(CALLS)", "(x, x)[: len(CALLS)]"])
+def test_a_module_that_does_not_repeat_its_results(result: str, refusal: Callable[..., str]) -> None:
+    counting = f"""
+        CALLS = []
+
+        class Net(nn.Module):
+            def forward(self, x):
+                CALLS.append(x)
+                return {result}
+    """
+    assert refusal(counting) == (
+        "forward of m/net.py:Net returns other values when it is called again with the same inputs; expected results"
+        " that the inputs decide"
+    )
+
+
+def test_a_module_that_returns_others_while_it_is_exported(refusal: Callable[..., str]) -> None:
+    other = """
+        class Net(nn.Module):
+            def forward(self, x):
+                return x + (1 if torch.compiler.is_exporting() else 0)
+    """
+    problem = refusal(other)
+    assert problem.startswith("the exported program of m/net.py:Net, on ")
+    assert problem.endswith(" as the module returns it")

@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.calls.drawn import drawn_calls
-from modelbuild_rules.model.steps.calls.exported import check_exported, write_calls
+from modelbuild_rules.model.steps.calls.exported import check_exported, repeats, write_calls
 from modelbuild_rules.model.steps.calls.recorded import Recording, record
 from modelbuild_rules.model.steps.eager.archive import from_torchscript
 from modelbuild_rules.model.steps.eager.call import arguments
@@ -78,7 +78,15 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
         raise StepError(f"{_place(found[0], debug, name)} {found[1]}")
     described = signature(program, params, examples)
     step.progress("comparing with the module")
-    check_exported(program, recording, f"the exported program of {name}")
+    try:
+        check_exported(program, recording, f"the exported program of {name}")
+    except StepError as error:
+        if repeats(program, recording, _recorded(module, params, examples)):
+            raise
+        raise StepError(
+            f"{params['method']} of {name} returns other values when it is called again with the same inputs; expected"
+            " results that the inputs decide"
+        ) from error
     step.progress("writing the program")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"], values=True)

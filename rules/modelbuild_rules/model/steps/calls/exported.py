@@ -47,6 +47,21 @@ def check_exported(program: ExportedProgram, recording: Recording, name: str) ->
         restore(module, initial)
 
 
+def repeats(program: ExportedProgram, recording: Recording, again: Recording) -> bool:
+    """Return whether a module returned in two recordings the same for the same inputs, as precisely as the program
+    must."""
+    facts = comparison(program)
+    others = {call.name: call for call in again.calls}
+    for call in recording.calls:
+        other = others.get(call.name)
+        if other is None or other.dtypes != call.dtypes:
+            return False
+        pairs = enumerate(zip(other.outputs, call.outputs, strict=True))
+        if any(_different(found, wanted, facts, place) for place, (found, wanted) in pairs):
+            return False
+    return True
+
+
 def record_exported(program: ExportedProgram, inputs: Sequence[tuple[str, tuple[Tensor, ...]]]) -> Recording:
     """Return a program's results in eager mode for the inputs of named calls."""
     module = program.module(check_guards=False)
