@@ -16,6 +16,7 @@ PRIVATE = (
     "executorch.exir.backend.backend_api:create_submodule_from_nodes",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
+    "executorch.exir.lowered_backend_module:legalize_graph",
     "executorch.exir.pass_base:FakeTensorMode",
     "executorch.exir.pass_base:_ExportPassBase._fx",
     "executorch.exir.passes.dim_order_ops_registry:get_memory_format",

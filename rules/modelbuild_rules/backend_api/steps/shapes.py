@@ -78,12 +78,12 @@ def _copied(
     return made[node]
 
 
-def may_be_zero(size: int | torch.SymInt) -> bool:
+def may_be_zero(size: int | torch.SymInt, declared: Mapping[Any, Any] | None = None) -> bool:
     """Return whether a size may be 0. Comparisons of sizes cannot tell: torch assumes that sizes of inputs are
-    positive."""
+    positive. `declared` are ranges of symbols that torch narrows while it traces a program."""
     if isinstance(size, int):
         return size == 0
-    return not bound_sympy(size.node.expr, size.node.shape_env.var_to_range).lower > 0
+    return not bound_sympy(size.node.expr, {**size.node.shape_env.var_to_range, **(declared or {})}).lower > 0
 
 
 def has_other_order(value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -139,3 +141,49 @@ def test_quantization_of_constants_stays() -> None:
     import torch.ao.quantization.fx._decomposed
 
     assert operators(Quantized(), torch.ones(3)) == ["quantize_per_tensor", "dequantize_per_tensor", "add"]
+
+
+class Anchors(nn.Module):
+    """Fills columns with strides, as a YOLO does, takes as many rows as a table says, and checks a table that it
+    writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strides = torch.tensor([8.0, 16.0])
+        self.rows = torch.tensor([2, 3])
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = [torch.full((2, 1), stride) for stride in self.strides]  # type: ignore[arg-type]
+        count = (self.rows * 2).prod().item() // 12
+        torch._check(count >= 0)
+        torch._check(count <= x.shape[0])
+        sizes = torch.empty(2, dtype=torch.int64)
+        sizes[0], sizes[1] = 1, 2
+        torch._check((sizes > 0).all().item())  # type: ignore[arg-type]
+        return x[:count] * torch.cat(columns, 1) + sizes
+
+
+@pytest.mark.parametrize("doubles", [False, True])
+def test_numbers_read_from_constants_are_part_of_the_program(doubles: bool) -> None:
+    found = operators(Anchors(), torch.ones(4, 2), doubles=doubles)
+    assert "_local_scalar_dense" not in found
+    assert "item" not in found
+    if not doubles:
+        assert found == ["slice", "mul", "add"]
+
+
+class Read(nn.Module):
+    """Reads a number from its input and from a weight, and returns another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(3.0))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
+        return x * x[0].item() * self.scale.item(), (torch.arange(3) * 2).sum().item()
+
+
+def test_other_numbers_stay() -> None:
+    program = torch.export.export(Read(), (torch.ones(3),))
+    operators = [str(node.target) for node in fold_constants(program).graph.nodes]
+    assert operators.count("aten.item.default") == 3

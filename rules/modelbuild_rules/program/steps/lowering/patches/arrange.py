@@ -5,8 +5,12 @@ model's order and its inputs in the program's order, and each extraction sorts t
 in front of a partition would thus change it. This module keeps operators in the model's order, and sorts inputs,
 constants and results by their first use.
 
-Private names patched while the context lasts, checked on executorch 1.5.1:
+The sort of the remaining program puts nodes with many ancestors, such as assertions about values, behind the output,
+but executorch expects the output at the end. torch.fx's stable sort leaves it there.
+
+Private names patched while the contexts last, checked on executorch 1.5.1:
 executorch.exir.backend.backend_api.create_exported_program_from_submodule
+executorch.exir.lowered_backend_module.legalize_graph
 """
 
 from __future__ import annotations
@@ -20,9 +24,11 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from executorch.exir import lowered_backend_module
 from executorch.exir.backend import backend_api
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.fx.passes.tools_common import stable_topological_sort
 
 _PLACE = "modelbuild_place"
 
@@ -46,6 +52,13 @@ def arranged() -> Iterator[None]:
         return made
 
     with patch.object(backend_api, "create_exported_program_from_submodule", arrange_first):
+        yield
+
+
+@contextmanager
+def sorted_stably() -> Iterator[None]:
+    """Keep the order of a program from which executorch extracts a partition, while the context lasts."""
+    with patch.object(lowered_backend_module, "legalize_graph", stable_topological_sort):
         yield
 
 

@@ -1,8 +1,7 @@
 """Make backends capture partitions instead of compiling them, and put placeholders into the program.
 
-For each partition, executorch sorts the remaining program, and torch.fx generates and compiles the Python code of this
-program and of all earlier partitions. No pass runs this code: passes interpret graphs. So the code is compiled only
-when it is first called.
+For each partition, torch.fx generates and compiles the Python code of the remaining program and of all earlier
+partitions. No pass runs this code: passes interpret graphs. So the code is compiled only when it is first called.
 
 Private names of executorch are patched while the context lasts; executorch_private.py lists them.
 """
@@ -20,7 +19,7 @@ from executorch.exir.backend import backend_api
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from torch.fx import GraphModule
 
-from modelbuild_rules.program.steps.lowering.patches.arrange import arranged
+from modelbuild_rules.program.steps.lowering.patches.arrange import arranged, sorted_stably
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
@@ -44,6 +43,7 @@ def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
     wanted = set(backend_ids)  # several classes may have one name
     with ExitStack() as stack:
         stack.enter_context(arranged())
+        stack.enter_context(sorted_stably())
         stack.enter_context(compiled_late())
         for backend in [cls for cls in BackendDetails.__subclasses__() if cls.__name__ in wanted]:
             stack.enter_context(patch.object(backend, "preprocess", staticmethod(preprocess)))

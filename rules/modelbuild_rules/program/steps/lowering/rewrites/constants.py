@@ -4,6 +4,9 @@ In the middle of a network such nodes are islands of portable kernels, which spl
 that generate code compute them in the kernels that use them, which is faster than reading them; only what is computed
 in float64, a type that these backends lack, is computed before.
 
+A number that a program reads from such a tensor, such as a size, is part of the program: no backend would take the
+nodes that only compute it.
+
 Private names of executorch are used: backend_api/steps/executorch_private.py lists them.
 """
 
@@ -18,13 +21,17 @@ from executorch.backends.transforms.utils import create_constant_placeholder, de
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
+from torch.fx.node import map_arg
 
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed, traced_again
 
 _MOST = 1 << 20
 """Maximum number of bytes of a constant."""
 
 _aten = torch.ops.aten
+_NUMBERS = frozenset({_aten._local_scalar_dense.default, _aten.item.default})
+"""Operators that read a number from a tensor."""
+
 _OF_TYPES = frozenset(
     {
         _aten.full_like.default,
@@ -38,18 +45,24 @@ _OF_TYPES = frozenset(
 """Operators that read the type of their tensor, and perhaps the shape, but no values."""
 
 
+_UNDEFINED = frozenset({_aten.empty.memory_format, _aten.new_empty.default, _aten.empty_like.default})
+"""Operators whose results have any values; here zeros, so that programs are the same in each build."""
+
+
 def has_constant_nodes(program: ExportedProgram, doubles: bool = False) -> bool:
     """Return whether a program has nodes that compute the same in every call; with `doubles`, from values in
-    float64."""
+    float64, or read numbers."""
     nodes = _constant_nodes(program)
-    return bool(_of_doubles(nodes) if doubles else nodes)
+    return bool(_of_doubles(nodes) if doubles else nodes) or bool(_numbers(program, nodes))
 
 
 def fold_constants(program: ExportedProgram, doubles: bool = False) -> ExportedProgram:
     """Return an equivalent program with the values of such nodes as constants, each of at most 1 MiB. Nodes that are
     results of the program stay."""
     program = decomposed(program, {})  # without operators that change their arguments
-    nodes, stored = _constant_nodes(program), dict[Any, Node]()
+    while numbers := _numbers(program, nodes := _constant_nodes(program)):
+        program = _with_numbers(program, numbers, nodes)
+    stored = dict[Any, Node]()
     folded = _of_doubles(nodes) if doubles else nodes
     for node, value in _values(program, nodes).items():
         readers = {user for user in node.users if user not in folded}
@@ -65,6 +78,27 @@ def fold_constants(program: ExportedProgram, doubles: bool = False) -> ExportedP
     program.graph_module.recompile()
     program.validate()
     return program
+
+
+def _numbers(program: ExportedProgram, nodes: dict[Node, None]) -> list[Node]:
+    """Return the nodes that read a number that is the same in every call, and that is no result."""
+    known = {*nodes, *_lifted(program)}
+    found = (node for node in program.graph.nodes if node.target in _NUMBERS and node.args[0] in known)
+    return [node for node in found if all(user.op != "output" for user in node.users)]
+
+
+def _with_numbers(program: ExportedProgram, numbers: list[Node], nodes: dict[Node, None]) -> ExportedProgram:
+    """Return a program with numbers in place of the nodes that read them."""
+    values = {**_lifted(program), **_values(program, nodes)}
+    for node in numbers:
+        number = values[node.args[0]].item()
+        for user in list(node.users):
+            user.args, user.kwargs = map_arg(
+                (user.args, user.kwargs), lambda each, old=node, new=number: new if each is old else each
+            )
+        program.graph.erase_node(node)
+    program.graph_module.recompile()
+    return traced_again(program)
 
 
 def _bits(value: torch.Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
@@ -87,10 +121,15 @@ def _new_name(program: ExportedProgram, node: str) -> str:
     return next(name for number in count() if (name := f"constant_{node}_{number}") not in taken)
 
 
+def _lifted(program: ExportedProgram) -> dict[Node, torch.Tensor]:
+    """Return the constants of the program that are no weights."""
+    names = program.graph_signature.inputs_to_lifted_tensor_constants
+    return {node: program.constants[names[node.name]] for node in program.graph.nodes if node.name in names}
+
+
 def _constant_nodes(program: ExportedProgram) -> dict[Node, None]:
     """Return the nodes that compute the same in every call, in order."""
-    lifted = program.graph_signature.inputs_to_lifted_tensor_constants
-    known = {node for node in program.graph.nodes if node.op == "placeholder" and node.name in lifted}
+    known = _lifted(program)
     found: dict[Node, None] = {}
     for node in program.graph.nodes:
         if _is_pure(node) and all(each in known or each in found for each in _read_by(node)):
@@ -137,10 +176,7 @@ def _is_small(value: Any) -> bool:
 
 def _values(program: ExportedProgram, nodes: dict[Node, None]) -> dict[Node, Any]:
     """Return the values of the nodes in eager mode."""
-    lifted = program.graph_signature.inputs_to_lifted_tensor_constants
-    known: dict[Node, Any] = {
-        node: program.constants[lifted[node.name]] for node in program.graph.nodes if node.name in lifted
-    }
+    known = _lifted(program)
     found: dict[Node, Any] = {}
     with torch.no_grad():
         for node in nodes:
@@ -149,8 +185,9 @@ def _values(program: ExportedProgram, nodes: dict[Node, None]) -> dict[Node, Any
                 values[node.args[0]] = torch.empty((), dtype=node.args[0].meta["val"].dtype).expand(
                     node.meta["val"].shape
                 )
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-            found[node] = node.target(*args, **kwargs)
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            value = node.target(*args, **kwargs)
+            found[node] = torch.zeros_like(value) if node.target in _UNDEFINED else value
     return {
         node: value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
         for node, value in found.items()

@@ -31,8 +31,16 @@ def all_nodes(module: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
 
 
 def decomposed(program: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
-    """Return a program of operators that change no argument, with the decompositions of a table."""
-    made = program.run_decompositions(dict(table))
+    """Return a program of operators that change no argument, with the decompositions of a table; the given program if
+    it is such a program already."""
+    if _FUNCTIONAL in program.graph_module.meta and not _uses(program, table):
+        return program
+    return traced_again(program, table)
+
+
+def traced_again(program: ExportedProgram, table: Mapping[Any, Callable[..., Any]] | None = None) -> ExportedProgram:
+    """Return such a program whose types and sizes are computed from its inputs."""
+    made = program.run_decompositions(dict(table or {}))
     made.graph_module.meta[_FUNCTIONAL] = True
     return made
 

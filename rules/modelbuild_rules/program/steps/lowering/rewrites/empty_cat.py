@@ -9,7 +9,7 @@ removed, because backends do not take empty vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ def has_empty_cat(program: ExportedProgram) -> bool:
 
 def correct_cat(program: ExportedProgram) -> ExportedProgram:
     """Return an equivalent program whose results of cat and stack have eager mode's shapes."""
-    return decomposed(program, _decompositions())
+    return decomposed(program, _decompositions(dict(program.range_constraints)))
 
 
 def _concerned(node: torch.fx.Node) -> bool:
@@ -46,15 +46,17 @@ def _counted(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [each for each in tensors if each.dim() == rank]
 
 
-def _may_lack_elements(tensors: Sequence[torch.Tensor], dim: int | None) -> bool:
+def _may_lack_elements(
+    tensors: Sequence[torch.Tensor], dim: int | None, declared: Mapping[Any, Any] | None = None
+) -> bool:
     """Return whether a dimension of the tensors other than `dim` may be 0."""
     shape = list(tensors[0].shape)
     if dim is not None and shape:
         del shape[dim]
-    return any(map(may_be_zero, shape))
+    return any(may_be_zero(size, declared) for size in shape)
 
 
-def _decompositions() -> dict[Any, Callable[..., Any]]:
+def _decompositions(declared: Mapping[Any, Any]) -> dict[Any, Callable[..., Any]]:
     inside = False
 
     def joined(tensors: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
@@ -70,12 +72,12 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         counted = _counted(tensors)
         if len(counted) < len(tensors):
             return aten.cat.default(counted, dim) if len(counted) > 1 else counted[0].clone()
-        if inside or not _may_lack_elements(tensors, dim):
+        if inside or not _may_lack_elements(tensors, dim, declared):
             return NotImplemented
         return joined(tensors, dim)
 
     def stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
-        if not _may_lack_elements(tensors, None):
+        if not _may_lack_elements(tensors, None, declared):
             return NotImplemented
         return joined([each.unsqueeze(dim) for each in tensors], dim)
 
