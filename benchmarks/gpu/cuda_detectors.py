@@ -4,10 +4,12 @@
     python benchmarks/gpu/cuda_detectors.py run PIECES OUT [--turns 3] NAME...        # with one
     python benchmarks/gpu/cuda_detectors.py check PIECES NAME...                      # with one: memcheck, racecheck
 
-A NAME is a detector of peers/detectors.py. `build` writes PIECES.tar.xz with the programs, four pictures, eager mode's
-results on the CPU and build/runtime.tar. `run` needs it, this folder's scripts and peers/. It compares the boxes of
-each picture as sets, and times all ways in turns, with inputs and outputs in device memory; torch computes in float32,
-without TF32. A figure is the median of all turns.
+A NAME is a detector of peers/detectors.py, also with "_x4" (four pictures a call) or "_fp16" at its end. Those of
+ultralytics (8.4.190) and effdet (0.4.1, omegaconf 2.3.0) need these libraries on PYTHONPATH, installed with --no-deps.
+`build` writes PIECES.tar.xz with the programs, four pictures, eager mode's results on the CPU and build/runtime.tar.
+`run` needs it, this folder's scripts and peers/. It compares the boxes of each picture as sets, and times all ways in
+turns, with inputs and outputs in device memory; torch computes in float32, without TF32. A figure is the median of all
+turns.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ name = "{name}_model"
 entry = "detectors.py:Detector"
 kwargs = {{ name = "{name}" }}
 srcs = ["spread.py", "weights.py"]
-inputs = [{{ name = "image", shape = {shape}, dtype = "float32", range = [0, 1] }}]
+inputs = [{{ name = "image", shape = {shape}, dtype = "{dtype}", range = [0, 1] }}]
 
 [[pte_program]]
 name = "{name}"
@@ -61,19 +63,23 @@ DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capabilities
 def build(pieces: Path, capability: str, names: Sequence[str]) -> int:
     """Write each program to a folder below PIECES. Return 1 if any does not build, else 0."""
     sys.path[:0] = [str(source.parent) for source in SOURCES]
-    from detectors import DETECTORS
+    from detectors import DETECTORS, variant
 
     workspace = pieces / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     for source in SOURCES:
         (workspace / source.name).write_bytes(source.read_bytes())
     (workspace / "MODELBUILD.toml").touch()
-    declared = [PROGRAM.format(name=name, shape=[3, *DETECTORS[name]]) for name in names]
+    declared = []
+    for name in names:
+        base, count, dtype = variant(name)
+        shape = [3, *DETECTORS[base]] if count == 1 else [count, 3, *DETECTORS[base]]
+        declared.append(PROGRAM.format(name=name, shape=shape, dtype=dtype))
     (workspace / "BUILD.toml").write_text("\n".join([DEVICE.format(capability), *declared]))
     command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", "--keep-going"]
     status = subprocess.run([*command, *(f"//:{name}" for name in names)]).returncode
     for name in names:
-        expect(name, DETECTORS[name], pieces / "expected" / name)
+        expect(name, pieces / "expected" / name)
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 512 << 20}]
     with (
         lzma.open(pieces.with_suffix(".tar.xz"), "wb", filters=filters) as packed,
@@ -91,17 +97,21 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> int:
     return int(status != 0)
 
 
-def expect(name: str, size: tuple[int, int], folder: Path) -> None:
+def expect(name: str, folder: Path) -> None:
     """Write pictures and eager mode's results on the CPU to a folder."""
     import torch
-    from detectors import Detector
+    from detectors import DETECTORS, Detector, variant
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
     model = Detector(name)
+    base, count, dtype = variant(name)
+    pictures = []
     for picture in PICTURES:
-        image = Image.open(ZOO / f"pictures/{picture}.jpg").convert("RGB").resize(size[::-1])
-        given = (np.asarray(image, np.float32) / 255).transpose(2, 0, 1).copy()
+        image = Image.open(ZOO / f"pictures/{picture}.jpg").convert("RGB").resize(DETECTORS[base][::-1])
+        pictures.append((np.asarray(image, np.float32) / 255).transpose(2, 0, 1).astype(dtype, order="C"))
+    for number, picture in enumerate(PICTURES):
+        given = np.stack(pictures[number:] + pictures[:number]) if count > 1 else pictures[number]
         with torch.no_grad():
             found = model(torch.from_numpy(given))
         np.save(folder / f"{picture}.npy", given)
@@ -189,8 +199,8 @@ def _compared(pieces: Path, name: str) -> str:
 def _by_kind(tensors: Sequence[Any]) -> Mapping[str, Any]:
     boxes = next(each for each in tensors if each.ndim == 2 and each.shape[1] == 4)
     labels = next(each for each in tensors if each.ndim == 1 and each.dtype == np.int64)
-    scores = next(each for each in tensors if each.ndim == 1 and each.dtype == np.float32)
-    return {"boxes": boxes, "labels": labels, "scores": scores}
+    scores = next(each for each in tensors if each.ndim == 1 and each.dtype.kind == "f")
+    return {"boxes": boxes.astype(np.float32), "labels": labels, "scores": scores.astype(np.float32)}
 
 
 def _ours(pieces: Path, name: str) -> dict[str, Any]:
@@ -211,6 +221,7 @@ def _peer(pieces: Path, out: Path, name: str, mode: str) -> subprocess.Popen[str
 
 def peer(pieces: Path, name: str, mode: str) -> None:
     """Print torch's median milliseconds for each line of the input."""
+    results, sys.stdout = sys.stdout, sys.stderr  # libraries print
     sys.path.insert(0, str(pieces / "models"))
     import torch
     from detectors import Detector
@@ -224,7 +235,7 @@ def peer(pieces: Path, name: str, mode: str) -> None:
             call(x)
         ready_file(os.getpid()).touch()
         for _ in sys.stdin:
-            print(json.dumps({"ms": timed(lambda: call(x), WARMUP, REPEAT) * 1e3}), flush=True)
+            print(json.dumps({"ms": timed(lambda: call(x), WARMUP, REPEAT) * 1e3}), file=results, flush=True)
 
 
 def check(pieces: Path, names: Sequence[str]) -> int:
