@@ -66,6 +66,7 @@ def test_other_content_of_the_same_version_is_another_key(site: Site) -> None:
     assert site.build() == "cached 1"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("files", "ran"),
     [

@@ -36,6 +36,7 @@ def shell(workspace: Workspace, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_is_like_dev_null(workspace: Workspace, closed: str) -> None:
     assert shell(workspace, f"modelbuild build {SCRIPT} {closed}").returncode == 0
@@ -46,6 +47,7 @@ def test_a_closed_stream_is_like_dev_null(workspace: Workspace, closed: str) -> 
         assert len(ended.stderr.splitlines()) <= (code > 0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", [f"build {SCRIPT}", f"build {SCRIPT} --json", "query //...", "--help", "info"])
 def test_output_that_cannot_be_written_is_one_line(workspace: Workspace, command: str) -> None:
     for _ in range(2):  # the second build has nothing to do

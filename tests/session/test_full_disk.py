@@ -23,6 +23,7 @@ srcs = [":first", "words"]
 SIZES = [4 << 10, 48 << 10, 128 << 10, 192 << 10, 1 << 20]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("disk", ["cache", "workspace/modelbuild-out"])
 def test_a_disk_that_becomes_full(
