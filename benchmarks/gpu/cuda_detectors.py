@@ -175,8 +175,9 @@ def _outputs(pieces: Path, name: str, picture: str) -> list[Any] | str:
 
 def _compared(pieces: Path, name: str) -> str:
     """Return the cells of the boxes of all pictures: those of eager mode that the program found, how many both have,
-    and the largest difference of a coordinate and of a score."""
+    the largest difference of a coordinate and of a score, and keypoints of these boxes."""
     same, expected, made, pixels, score = 0, 0, 0, 0.0, 0.0
+    near = points = 0
     for picture in PICTURES:
         found = _outputs(pieces, name, picture)
         if isinstance(found, str):
@@ -186,21 +187,29 @@ def _compared(pieces: Path, name: str) -> str:
         own = _by_kind(found)
         expected += len(wanted["boxes"])
         made += len(own["boxes"])
-        for box, value, label in zip(wanted["boxes"], wanted["scores"], wanted["labels"], strict=True):
+        rows = zip(wanted["boxes"], wanted["scores"], wanted["labels"], strict=True)
+        for number, (box, value, label) in enumerate(rows):
             apart = np.abs(own["boxes"] - box).max(1, initial=0)
             apart = np.where(own["labels"] == label, apart, np.inf)
             if apart.size and apart.min() < 1:
                 same += 1
                 pixels = max(pixels, float(apart.min()))
                 score = max(score, float(abs(own["scores"][apart.argmin()] - value)))
-    return f"{same} of {expected} | {made} | {pixels:.1e} px, {score:.1e}"
+                if "keypoints" in wanted:
+                    moved = own["keypoints"][apart.argmin()] - wanted["keypoints"][number]
+                    near += int((np.abs(moved).max(1) < 1).sum())
+                    points += len(moved)
+    keypoints = f"; {near} of {points} keypoints within 1 px" if points else ""
+    return f"{same} of {expected} | {made} | {pixels:.1e} px, {score:.1e}{keypoints}"
 
 
 def _by_kind(tensors: Sequence[Any]) -> Mapping[str, Any]:
     boxes = next(each for each in tensors if each.ndim == 2 and each.shape[1] == 4)
     labels = next(each for each in tensors if each.ndim == 1 and each.dtype == np.int64)
     scores = next(each for each in tensors if each.ndim == 1 and each.dtype.kind == "f")
-    return {"boxes": boxes.astype(np.float32), "labels": labels, "scores": scores.astype(np.float32)}
+    keypoints = [each for each in tensors if each.ndim == 3 and each.shape[2] == 3]
+    found = {"boxes": boxes.astype(np.float32), "labels": labels, "scores": scores.astype(np.float32)}
+    return {**found, **({"keypoints": keypoints[0]} if keypoints else {})}
 
 
 def _ours(pieces: Path, name: str) -> dict[str, Any]:

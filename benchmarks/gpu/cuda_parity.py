@@ -22,7 +22,7 @@ class Tensor(ctypes.Structure):
     ]
 
 
-DTYPES = {3: np.int32, 4: np.int64, 6: np.float32}
+DTYPES = {3: np.int32, 4: np.int64, 5: np.float16, 6: np.float32, 11: np.bool_}
 
 
 def parity(pieces: Path, name: str) -> dict[str, float]:

@@ -19,6 +19,7 @@ DETECTORS = {
     "fasterrcnn_mobilenet_v3_large_320_fpn": (320, 320),
     "fasterrcnn_resnet50_fpn": (480, 640),
     "maskrcnn_resnet50_fpn": (480, 640),
+    "keypointrcnn_resnet50_fpn": (480, 640),
     "retinanet_resnet50_fpn": (480, 640),
     "fcos_resnet50_fpn": (480, 640),
     "ssd300_vgg16": (300, 300),
@@ -66,7 +67,7 @@ class Detector(nn.Module):
         found = self.detector(list(images.reshape(-1, *images.shape[-3:])))
         for number, each in enumerate(found):
             each["labels"] = each["labels"] + 1000 * number
-        kinds = [name for name in ("boxes", "labels", "scores", "masks") if name in found[0]]
+        kinds = [name for name in ("boxes", "labels", "scores", "masks", "keypoints") if name in found[0]]
         return tuple(torch.cat([each[name] for each in found]) for name in kinds)
 
 

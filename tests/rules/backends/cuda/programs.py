@@ -454,6 +454,41 @@ class Regions(nn.Module):
         )
 
 
+class Keypoints(nn.Module):
+    """Peaks of heat maps, resized to the sides of counted regions: an infinity, a NaN, equal pixels and -inf."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register()
+
+    def forward(self, maps: Tensor, scores: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+        special = torch.arange(4 * 3 * 35).reshape(4, 3, 7, 5)
+        maps = torch.where(special == 17, torch.inf, torch.where(special == 200, torch.nan, maps))
+        maps = torch.where(special // 35 == 7, 2.0, torch.where(special // 35 == 8, -torch.inf, maps))
+        found = scores > -9
+        peaks = torch.ops.modelbuild_kernels.bicubic_peaks(maps[found], heights[found], widths[found])
+        none = torch.ops.modelbuild_kernels.bicubic_peaks(maps[scores > 9], heights[scores > 9], widths[scores > 9])
+        return torch.nan_to_num(peaks, -5, 99, -99), none
+
+
+class Distinct(nn.Module):
+    """Different values of floats with NaN and zeros, of integers and of truth values, and of nothing."""
+
+    def forward(self, x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        x = torch.where(x > 1, torch.nan, (x * 2).round())
+        counted = torch.unique(x[x < 0], return_inverse=True, return_counts=True)
+        runs = torch.unique_consecutive(i.to(torch.int32) // 3, return_inverse=True, return_counts=True)
+        nothing = torch.unique(x[x > 99].to(torch.float16), return_counts=True)
+        return (
+            *counted,
+            *runs,
+            *nothing,
+            torch.unique(x.reshape(2, -1)).nan_to_num(7),
+            torch.unique(i),
+            torch.unique(i > 4),
+        )
+
+
 class Counted(nn.Module):
     """A number that is read as a size."""
 
@@ -539,6 +574,8 @@ PROGRAMS = {
     "nothing_found": Program(lambda: Detector(2.0), [(1, 3, 16, 16)], 1e-5),
     "suppression": Program(Suppression, [(1010, 2), (1010, 2)], 0.0),
     "regions": Program(Regions, [(1, 5, 12, 16), (1, 5, 6, 8), (9, 2)], 1e-4),
+    "keypoints": Program(Keypoints, [(4, 3, 7, 5), (4,)], 2e-5, integers=[[9, 1, 31, 14], [6, 40, 5, 70]], calls=2),
+    "distinct": Program(Distinct, [(24,)], 0.0, integers=[[5, 5, 0, 9, 9, 2, 5, 1]], calls=2),
     "rows": Program(Rows, [(6,), (6, 4)], 1e-6, calls=4),
     "counted": Program(Counted, [(5, 8)], 1e-6, calls=3),
 }

@@ -17,7 +17,7 @@ REST = (
     *("convolutions", "convolutions_3d", "norms", "cache", "cell", "stream", "mixed", "topk", "sort", "sums"),
     *("attentions", "spectrum", "denoised", "larger", "resnet18"),
 )
-DATA_DEPENDENT = ("detector", "nothing_found", "suppression", "regions", "rows", "counted")
+DATA_DEPENDENT = ("detector", "nothing_found", "suppression", "keypoints", "distinct", "regions", "rows", "counted")
 COMPILED = ("attention_bf16", "mlp_bf16")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
 
 pytestmark = pytest.mark.xdist_group("cuda")

@@ -51,7 +51,7 @@ def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: 
 
 
 def test_data_dependent_nodes_and_their_users_are_taken(lowering: Any, programs: Mapping[str, Any]) -> None:
-    for name in ("select", "detector", "regions", "counted"):
+    for name in ("select", "detector", "regions", "keypoints", "distinct", "counted"):
         lowered = lowering(programs[name].make()[0], [lowering.cuda(), lowering.PORTABLE])
         assert (len(lowered.plan), lowered.taken("portable")) == (1, [])
 
@@ -59,19 +59,19 @@ def test_data_dependent_nodes_and_their_users_are_taken(lowering: Any, programs:
 def test_other_counts_are_left(lowering: Any) -> None:
     class Counts(nn.Module):
         def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-            found = torch.unique(x)
+            found = torch.unique(x, dim=0)
             return found, torch.bincount(x, minlength=256), found * 2
 
     lowered = lowering(export(Counts(), (torch.zeros(4, dtype=torch.uint8),)), [lowering.cuda(), lowering.PORTABLE])
-    assert {"aten._unique2.default", "aten.bincount.default"} <= set(lowered.taken("portable"))
+    assert {"aten.unique_dim.default", "aten.bincount.default"} <= set(lowered.taken("portable"))
     assert "aten.mul.Tensor" in lowered.taken("cuda")
-    assert why(lowered, "aten._unique2.default") == {NO_KERNEL}
+    assert why(lowered, "aten.unique_dim.default") == {NO_KERNEL}
 
 
 def test_sizes_computed_from_a_count_elsewhere_are_left(lowering: Any) -> None:
     class Half(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-            found = torch.unique(x)[:10].cumprod(0)
+            found = torch.unique(x, dim=0)[:10].cumprod(0)
             return found.flip(0) * 2, y.sin()
 
     backends = [lowering.cuda(exclude_ops=["aten.cumprod.default"]), lowering.PORTABLE]
@@ -83,7 +83,7 @@ def test_sizes_computed_from_a_count_elsewhere_are_left(lowering: Any) -> None:
 def test_no_partition_only_checks_sizes(lowering: Any) -> None:
     class Found(nn.Module):
         def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-            return torch.unique(x), x.sin()
+            return torch.unique(x, dim=0), x.sin()
 
     lowered = lowering(export(Found(), (torch.zeros(4),)), [lowering.cuda(), lowering.PORTABLE])
     assert lowered.taken("cuda") == ["aten.sin.default"]

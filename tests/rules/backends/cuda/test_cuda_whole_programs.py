@@ -33,7 +33,7 @@ def test_a_detector_in_one_library(run_whole: Any, lowering: Any) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["select", "suppression", "regions", "rows", "counted"])
+@pytest.mark.parametrize("name", ["select", "suppression", "keypoints", "distinct", "regions", "rows", "counted"])
 def test_sizes_that_depend_on_values(name: str, run_whole: Any, lowering: Any) -> None:
     check(run_whole(name, [lowering.cuda()]), 1)
 

@@ -33,6 +33,7 @@ from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact,
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
+from modelbuild_rules.program.steps.lowering.patches.distinct import distinct_bounded
 from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes, restore_ranges
@@ -214,7 +215,8 @@ class StackLowering:
     def to_executorch(self, config: ExecutorchBackendConfig, facts: Sequence[Fact]) -> Any:
         """Return the ExecuTorch program. Raises StepError for operators without a kernel."""
         quick, shown = computed_once(), passes_shown(self._progress)
-        with library_failures(self.program), device_io_errors(), shown, quick, unknown_sizes_ordered():
+        ordered, bounded = unknown_sizes_ordered(), distinct_bounded()
+        with library_failures(self.program), device_io_errors(), shown, quick, ordered, bounded:
             return to_executorch(self.edge, config, facts)
 
     def _rewrite(self, passes: Sequence[Pass]) -> None:

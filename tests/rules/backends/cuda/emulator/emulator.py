@@ -179,7 +179,7 @@ class Libdevice:
         def erf(x: Any) -> Any:
             return torch.erf(torch.from_numpy(np.ascontiguousarray(x))).numpy()
 
-        others = {"erf": erf, "fast_dividef": np.divide, "mul_rn": np.multiply, "pow": np.power}
+        others = {"erf": erf, "nearbyint": np.rint, "fast_dividef": np.divide, "mul_rn": np.multiply, "pow": np.power}
         others["rsqrt"] = lambda x: 1 / np.sqrt(x)
         function = others.get(name) or getattr(np, name)
 

@@ -33,6 +33,8 @@ def _decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {
         aten.convolution.default: convolutions.decomposed,
         aten.nonzero.default: data_dependent.nonzero,
+        aten._unique2.default: data_dependent.distinct,
+        aten.unique_consecutive.default: data_dependent.distinct_consecutive,
         aten.upsample_nearest2d.vec: decomposition_table[aten.upsample_nearest2d.vec],
         aten.scatter_reduce.two: scatter_mean,
         aten.histc.default: histogram,

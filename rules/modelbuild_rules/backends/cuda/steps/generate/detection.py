@@ -1,5 +1,5 @@
-"""Decompose operators of detectors: non-maximum suppression, and samples of feature maps at regions and offsets
-(backend_api/steps/sampling.py).
+"""Decompose operators of detectors: non-maximum suppression, samples of feature maps at regions and offsets
+(backend_api/steps/sampling.py), and peaks of heat maps.
 
 The operators are torchvision's (0.29.2), and modelbuild's own (operators/steps/detection_operators.py). They are in a
 program by name; who reads the program registers them.
@@ -65,6 +65,15 @@ def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: floa
     of_class = None if most is not None and most <= _MOVED_APART else (classes, apart)
     suppressed = _suppressed(torch.where(apart, moved, boxes), of_class, iou_threshold)
     return _kept(order, suppressed, (classes == classes) | apart)
+
+
+def bicubic_peaks(maps: Tensor, heights: Tensor, widths: Tensor) -> Any:
+    """Return modelbuild_kernels.bicubic_peaks: the peak of each map, resized to the size of its region."""
+    from modelbuild_rules.backends.cuda.steps.generate.lowerings import peaks  # noqa: F401 - registers it
+
+    if any(isinstance(size, int) and size == 0 for size in maps.shape):
+        return maps.new_empty(*maps.shape[:2], 3)
+    return torch.ops.modelbuild.peaks(maps.contiguous(), heights.contiguous(), widths.contiguous()).to(maps.dtype)
 
 
 def _best_first(scores: Tensor) -> Tensor:
@@ -136,6 +145,7 @@ def multiscale_roi_align(
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "modelbuild_kernels::batched_nms": batched_nms,
+    "modelbuild_kernels::bicubic_peaks": bicubic_peaks,
     "modelbuild_kernels::multiscale_roi_align": multiscale_roi_align,
     "torchvision::deform_conv2d": deform_conv2d,
     "torchvision::nms": nms,
