@@ -3,6 +3,8 @@
     python benchmarks/gpu/cuda_detectors.py build PIECES [--capability 9.0] NAME...   # without a GPU
     python benchmarks/gpu/cuda_detectors.py run PIECES OUT [--turns 3] NAME...        # with one
     python benchmarks/gpu/cuda_detectors.py check PIECES NAME...                      # with one: memcheck, racecheck
+    python benchmarks/gpu/cuda_detectors.py build PIECES --cpu NAME...                # for XNNPACK
+    python benchmarks/gpu/cuda_detectors.py run PIECES OUT --cpu [--turns 3] NAME...  # on two threads of a processor
 
 A NAME is a detector of peers/detectors.py, also with "_x4" (four pictures a call) or "_fp16" at its end. Those of
 ultralytics (8.4.190) and effdet (0.4.1, omegaconf 2.3.0) need these libraries on PYTHONPATH, installed with --no-deps.
@@ -24,7 +26,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ ZOO = REPOSITORY / "tests/zoo"
 SOURCES = (MODELS / "detectors.py", ZOO / "spread.py", ZOO / "weights.py")
 PICTURES = ("astronaut", "chelsea", "coffee", "rocket")
 REPEAT, WARMUP = 50, 10
+CPU_REPEAT, CPU_WARMUP, CPU_THREADS = 5, 1, 2
 LIMIT = 180  # seconds of one run of a program
 
 PROGRAM = """
@@ -50,17 +54,16 @@ inputs = [{{ name = "image", shape = {shape}, dtype = "{dtype}", range = [0, 1] 
 [[pte_program]]
 name = "{name}"
 model = ":{name}_model"
-stack = ["cuda", "portable"]
-device = ":gpu"
-device_io = true
-"""
+stack = ["{backend}", "portable"]
+{device}"""
+ON_GPU = 'device = ":gpu"\ndevice_io = true\n'
 DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capabilities = ["{}"]\n'
 
 
 # -- without a GPU --------------------------------------------------------------------------------------------------
 
 
-def build(pieces: Path, capability: str, names: Sequence[str]) -> int:
+def build(pieces: Path, capability: str, on_cpu: bool, names: Sequence[str]) -> int:
     """Write each program to a folder below PIECES. Return 1 if any does not build, else 0."""
     sys.path[:0] = [str(source.parent) for source in SOURCES]
     from detectors import DETECTORS, variant
@@ -74,7 +77,8 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> int:
     for name in names:
         base, count, dtype = variant(name)
         shape = [3, *DETECTORS[base]] if count == 1 else [count, 3, *DETECTORS[base]]
-        declared.append(PROGRAM.format(name=name, shape=shape, dtype=dtype))
+        backend, device = ("xnnpack", "") if on_cpu else ("cuda", ON_GPU)
+        declared.append(PROGRAM.format(name=name, shape=shape, dtype=dtype, backend=backend, device=device))
     (workspace / "BUILD.toml").write_text("\n".join([DEVICE.format(capability), *declared]))
     command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", "--keep-going"]
     status = subprocess.run([*command, *(f"//:{name}" for name in names)]).returncode
@@ -91,7 +95,7 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> int:
             archive.add(source, f"models/{source.name}")
         archive.add(pieces / "expected", "expected")
         archive.add(pieces / "runtime", "runtime")
-        for folder in (workspace / "modelbuild-out/gpu" / name for name in names):
+        for folder in (each for name in names for each in workspace.glob(f"modelbuild-out/*/{name}")):
             if folder.is_dir():
                 archive.add(folder, folder.name)
     return int(status != 0)
@@ -121,11 +125,11 @@ def expect(name: str, folder: Path) -> None:
 # -- with one -------------------------------------------------------------------------------------------------------
 
 
-def run(pieces: Path, out: Path, turns: int, names: Sequence[str]) -> None:
+def run(pieces: Path, out: Path, turns: int, on_cpu: bool, names: Sequence[str]) -> None:
     """Print a table with a line for each detector, and the geometric mean; write it to OUT/detectors.md."""
     unpack(pieces)
     out.mkdir(parents=True, exist_ok=True)
-    peers = {(name, mode): _peer(pieces, out, name, mode) for name in names for mode in ("eager", "compile")}
+    peers = {(name, mode): _peer(pieces, out, name, mode, on_cpu) for name in names for mode in ("eager", "compile")}
     wait(peers.values())
     head = [
         "| detector | boxes found | boxes | largest difference | ours ms | eager | torch.compile | ratio |",
@@ -138,7 +142,7 @@ def run(pieces: Path, out: Path, turns: int, names: Sequence[str]) -> None:
         problems = []
         for _ in range(turns):
             for way, kept in times.items():
-                facts = _ours(pieces, name) if way == "ours" else turn(peers[name, way])
+                facts = _ours(pieces, name, on_cpu) if way == "ours" else turn(peers[name, way])
                 if "ms" in facts:
                     kept.append(facts["ms"])
                 else:
@@ -212,23 +216,24 @@ def _by_kind(tensors: Sequence[Any]) -> Mapping[str, Any]:
     return {**found, **({"keypoints": keypoints[0]} if keypoints else {})}
 
 
-def _ours(pieces: Path, name: str) -> dict[str, Any]:
-    counts = [f"--repeat={REPEAT}", f"--warmup={WARMUP}"]
-    line = [*_program(pieces, name, PICTURES[0]), "--device-io", "--json", *counts]
+def _ours(pieces: Path, name: str, on_cpu: bool) -> dict[str, Any]:
+    repeat, warmup = (CPU_REPEAT, CPU_WARMUP) if on_cpu else (REPEAT, WARMUP)
+    where = f"--threads={CPU_THREADS}" if on_cpu else "--device-io"
+    line = [*_program(pieces, name, PICTURES[0]), where, "--json", f"--repeat={repeat}", f"--warmup={warmup}"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT)
     if done.returncode:
         return {"problem": " ".join(done.stderr.split())[-200:]}
     return {"ms": json.loads(done.stdout)["latency"]["median_ms"]}
 
 
-def _peer(pieces: Path, out: Path, name: str, mode: str) -> subprocess.Popen[str]:
+def _peer(pieces: Path, out: Path, name: str, mode: str, on_cpu: bool) -> subprocess.Popen[str]:
     """Start a process that compiles a model, makes a file and waits for lines."""
-    command = [sys.executable, __file__, "peer", str(pieces), name, mode]
+    command = [sys.executable, __file__, "peer", str(pieces), name, mode, *(["--cpu"] if on_cpu else [])]
     log = (out / f"{name}.{mode}.log").open("w")
     return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
 
-def peer(pieces: Path, name: str, mode: str) -> None:
+def peer(pieces: Path, name: str, mode: str, on_cpu: bool) -> None:
     """Print torch's median milliseconds for each line of the input."""
     results, sys.stdout = sys.stdout, sys.stderr  # libraries print
     sys.path.insert(0, str(pieces / "models"))
@@ -236,15 +241,27 @@ def peer(pieces: Path, name: str, mode: str) -> None:
     from detectors import Detector
 
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    module = Detector(name).cuda()
-    x = torch.from_numpy(np.load(pieces / f"expected/{name}/{PICTURES[0]}.npy")).cuda()
+    torch.set_num_threads(CPU_THREADS)
+    device = "cpu" if on_cpu else "cuda"
+    module = Detector(name).to(device)
+    x = torch.from_numpy(np.load(pieces / f"expected/{name}/{PICTURES[0]}.npy")).to(device)
     call = torch.compile(module) if mode == "compile" else module
     with torch.no_grad():
-        for _ in range(5):
+        for _ in range(2 if on_cpu else 5):
             call(x)
         ready_file(os.getpid()).touch()
         for _ in sys.stdin:
-            print(json.dumps({"ms": timed(lambda: call(x), WARMUP, REPEAT) * 1e3}), file=results, flush=True)
+            took = _timed_on_cpu(lambda: call(x)) if on_cpu else timed(lambda: call(x), WARMUP, REPEAT)
+            print(json.dumps({"ms": took * 1e3}), file=results, flush=True)
+
+
+def _timed_on_cpu(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(CPU_REPEAT):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
 
 
 def check(pieces: Path, names: Sequence[str]) -> int:
@@ -269,6 +286,8 @@ def main() -> int:
         if name == "run":
             command.add_argument("out", type=Path)
             command.add_argument("--turns", type=int, default=3)
+        if name != "check":
+            command.add_argument("--cpu", action="store_true")
         if name != "peer":
             command.add_argument("names", nargs="+", metavar="NAME")
     commands.choices["build"].add_argument("--capability", default="9.0")
@@ -276,13 +295,13 @@ def main() -> int:
     commands.choices["peer"].add_argument("mode")
     given = parser.parse_args()
     if given.command == "build":
-        return build(given.pieces, given.capability, given.names)
+        return build(given.pieces, given.capability, given.cpu, given.names)
     if given.command == "check":
         return check(given.pieces, given.names)
     if given.command == "run":
-        run(given.pieces, given.out, given.turns, given.names)
+        run(given.pieces, given.out, given.turns, given.cpu, given.names)
     else:
-        peer(given.pieces, given.name, given.mode)
+        peer(given.pieces, given.name, given.mode, given.cpu)
     return 0
 
 
