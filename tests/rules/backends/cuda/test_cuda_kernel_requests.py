@@ -6,14 +6,17 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.errors import PTXASError
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.requests import Requests
+from modelbuild_rules.backends.cuda.steps.kernels import compiler
 from modelbuild_rules.backends.cuda.steps.kernels.compiler import NotCompilable, Usage, compile_kernel, triton_compiler
 from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
@@ -138,6 +141,18 @@ def test_a_kernel_that_does_not_compile_is_told_by_its_name(tmp_path: Path) -> N
     wrong = replace(request(tmp_path), signature={**SIGNATURE, "xnumel": "*fp32"})
     with pytest.raises(StepError, match="kernel triton_poi_fused_mul does not compile: "):
         write_image(wrong, [86], tmp_path / "work", tmp_path)
+
+
+@pytest.mark.parametrize(("end", "raised"), [("kill -KILL $$", OSError), ("kill -SEGV $$", PTXASError)])
+def test_an_assembler_that_something_ends_says_nothing_about_the_kernel(
+    end: str, raised: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ptxas = tmp_path / "ptxas"
+    ptxas.write_text(f"#!/bin/sh\n{end}\n")
+    ptxas.chmod(0o755)
+    monkeypatch.setattr(compiler, "assembler", lambda _: SimpleNamespace(path=str(ptxas), version="12.9"))
+    with triton_compiler(GPUS[86], None, tmp_path), pytest.raises(raised):
+        compile_kernel(request(tmp_path), tmp_path)
 
 
 def test_stages_that_do_not_fit_shared_memory_are_left_out(tmp_path: Path) -> None:

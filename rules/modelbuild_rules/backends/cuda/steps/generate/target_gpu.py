@@ -123,6 +123,7 @@ USED = (
     "triton.compiler:compile",
     "triton.compiler.compiler:max_shared_mem",
     "triton.runtime.errors:OutOfResources",
+    "triton.runtime.errors:PTXASError",
     "triton.knobs:NvidiaTool",
     "triton.knobs:nvidia.ptxas",
     "triton.knobs:nvidia.ptxas_blackwell",

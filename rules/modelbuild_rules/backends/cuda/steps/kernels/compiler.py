@@ -6,10 +6,12 @@ Uses private parts of Triton; generate/target_gpu.py lists them.
 from __future__ import annotations
 
 import importlib.util
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CalledProcessError
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +27,11 @@ LINE_NUMBERS = False
 PRODUCTS = {"fp32": "tf32x3", "tf32": None}
 """Triton's precision of float32 products that state none, by a backend's; None for Triton's default. tf32x3 computes
 each as three TF32 products on tensor cores; without tensor cores it would be far slower."""
+
+
+_SENT = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU})
+"""Signals that a user or the kernel of the system sends: for lack of memory, SIGKILL. The assembler's own faults raise
+others."""
 
 
 class NotCompilable(BaseException):
@@ -77,9 +84,11 @@ def compile_kernel(request: Request, folder: Path) -> Compiled:
 
 
 def compiled(request: Request, options: Mapping[str, Any], folder: Path) -> Any:
-    """Return Triton's CompiledKernel of a request, within `triton_compiler`. `folder` receives the kernel's module."""
+    """Return Triton's CompiledKernel of a request, within `triton_compiler`. `folder` receives the kernel's module.
+    Raises OSError if something ended the assembler, which says nothing about the kernel."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
+    from triton.runtime.errors import PTXASError
 
     file = module_file(request, folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +102,14 @@ def compiled(request: Request, options: Mapping[str, Any], folder: Path) -> Any:
         {tuple(place): value for place, value in pairs} for pairs in (request.constants, request.attributes)
     )
     source = ASTSource(getattr(module, request.name), dict(request.signature), constants, attributes)
-    return compile(source, target=GPUTarget("cuda", request.capability, 32), options=dict(options))
+    try:
+        return compile(source, target=GPUTarget("cuda", request.capability, 32), options=dict(options))
+    except PTXASError as error:
+        ended = error.__context__
+        if isinstance(ended, CalledProcessError) and -ended.returncode in _SENT:
+            name = signal.Signals(-ended.returncode).name
+            raise OSError(f"{name} ended ptxas while it compiled kernel {request.name}") from error
+        raise
 
 
 def module_file(request: Request, folder: Path) -> Path:
