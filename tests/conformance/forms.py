@@ -409,6 +409,9 @@ form("reflections", lambda x: (torch.geqrf(x)[0] + 1, torch.linalg.householder_p
 form("matrix_exp scaled", lambda x: torch.matrix_exp(x) + 1, (n(3, 4, 4),), (n(3, 4, 4, seed=1) * 8,))
 form("nan maximum", torch.maximum, (ODD, ODD.flip(1)))
 form("nan max_pool", lambda x: F.max_pool2d(x.view(1, 1, 2, 4), (1, 2)), (ODD,))
+form("nan last max_pool", lambda x: F.max_pool2d(x.flip(1).view(1, 2, 4), (2, 2), 1, 1, 1, True), (ODD,))
+form("nan last max_pool indices", lambda x: F.max_pool2d(x.flip(1)[None], (1, 4), return_indices=True), (ODD,))
+form("nan last max_pool1d", lambda x: F.max_pool1d(x.flip(1), 3, 2), (ODD,))
 
 # Kernels for the CPU.
 form("remainder int", lambda x: x % 7, (torch.arange(-6, 6),))

@@ -48,6 +48,7 @@ FAULTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "product": (product, (torch.ones(2, 3), torch.zeros(2, 0), torch.zeros(0, 3))),
     "cumsum": (lambda x: x.cumsum(0), (torch.tensor(2.0),)),
     "gather": (lambda x, i: torch.gather(x, 0, i), (X, torch.zeros(1, 3, dtype=torch.int32))),
+    "max_pool": (lambda x: F.max_pool2d(x[None], (1, 3)), (X,)),
     "gradients": (gradients, (torch.ones(1, 1, 3, 3), IMAGE)),
     "conditions": (two_conds, (torch.ones(4),)),
     "narrow_copy": (lambda x: torch.narrow_copy(x, -1, 0, 2), (X,)),

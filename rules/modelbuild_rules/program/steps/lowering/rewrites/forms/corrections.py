@@ -56,6 +56,18 @@ def _sign(x: Tensor) -> Any:
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
+def _maxima(x: Tensor, kernel: Sequence[Any], stride: Sequence[Any] = (), *others: Any) -> Any:
+    """Return a pool of images as a pool of volumes of one image."""
+    if not x.is_floating_point():
+        return NotImplemented
+    padding, dilation, ceil = (*others, *([0], [1], False)[len(others) :])
+    sizes = (
+        [one, *(given * (2 // len(given)))]
+        for one, given in ((1, list(kernel)), (1, list(stride or kernel)), (0, list(padding)), (1, list(dilation)))
+    )
+    return tuple(each.squeeze(-3) for each in aten.max_pool3d_with_indices.default(x.unsqueeze(-3), *sizes, ceil))
+
+
 def _gradients_of_maxima(grad: Tensor, x: Tensor, *window: Any) -> Any:
     *_, indices = window
     flat = torch.zeros_like(x).flatten(-2)
@@ -148,6 +160,7 @@ CORRECTIONS: Mapping[Any, Callable[..., Any]] = {
     aten.gather.default: _of_long_indices(aten.gather.default),
     aten.grid_sampler_2d.default: _sampled_image,
     aten.grid_sampler_3d.default: _sampled_volume,
+    aten.max_pool2d_with_indices.default: _maxima,
     aten.max_pool2d_with_indices_backward.default: _gradients_of_maxima,
     aten.mm.default: _product(aten.mm.default),
     aten.pow.Tensor_Scalar: _power,
