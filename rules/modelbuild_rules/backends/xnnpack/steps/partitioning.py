@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS, xnnpack_config
 from executorch.backends.xnnpack.partition.config.gemm_configs import GEMMConfig
 from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -24,11 +24,13 @@ from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 from executorch.exir.backend.utils import WhyNoPartition
 from executorch.exir.dialects._ops import ops
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.backend_api.steps.partitioning import AttributeProblem, Partitioning
 from modelbuild_rules.backend_api.steps.shapes import has_other_order, may_be_zero
 from modelbuild_rules.backends.xnnpack.steps.acyclic import without_cycles
+from modelbuild_rules.backends.xnnpack.steps.counted_rows import with_additional_row
 from modelbuild_rules.backends.xnnpack.steps.grouping import merged_quickly
 from modelbuild_rules.backends.xnnpack.steps.large_windows import parts_of
 from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
@@ -207,6 +209,11 @@ _LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
 linear layer computes are not checked."""
 
 
+def _may_be_empty(value: torch.Tensor) -> bool:
+    """Return whether a tensor whose sizes depend on values may have no elements; upstream refuses all of them."""
+    return bool(has_free_unbacked_symbols(value)) and any(map(may_be_zero, value.shape))
+
+
 class _Partitioner(XnnpackPartitioner):
     """XnnpackPartitioner that respects exclude_ops, the enabled precisions for matrix products, and more constraints,
     and whose partitions do not depend on each other.
@@ -258,7 +265,7 @@ class _Partitioner(XnnpackPartitioner):
         return groups
 
     def generate_partitions(self, ep: Any) -> list[Any]:
-        with merged_quickly():
+        with merged_quickly(), patch.object(xnnpack_config, "has_free_unbacked_symbols", _may_be_empty):
             found = super().generate_partitions(ep)
         return without_cycles(ep.graph, found, self.get_matched_nodes_from_configs(ep))
 
@@ -269,7 +276,7 @@ class _Partitioner(XnnpackPartitioner):
 class _XnnpackPartitioning(Partitioning):
     ids = (XnnpackBackend.__name__,)
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
-    passes = (with_substitutes,)
+    passes = (with_substitutes, with_additional_row)
 
     def prepare(self, program: Any) -> Any:
         """Make default strides and paddings of poolings explicit, as executorch's code for XNNPACK expects."""
