@@ -58,7 +58,8 @@ class Editor:
         return cursor(marked)
 
     def type(self, path: str, text: str) -> lsp.Position:
-        """Replace the text of an open file. Returns the cursor."""
+        """Replace the text of an open file, and forget the errors of the last. Returns the cursor."""
+        self.published.pop(path, None)
         self._news.clear()
         document = lsp.VersionedTextDocumentIdentifier(self._next(), self.uri(path))
         whole = lsp.TextDocumentContentChangeWholeDocument(text.replace("|", "", 1))
