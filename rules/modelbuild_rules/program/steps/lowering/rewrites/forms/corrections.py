@@ -56,15 +56,19 @@ def _sign(x: Tensor) -> Any:
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
-def _maxima(x: Tensor, kernel: Sequence[Any], stride: Sequence[Any] = (), *others: Any) -> Any:
+def _maxima(
+    x: Tensor,
+    kernel: Sequence[Any],
+    stride: Sequence[Any] = (),
+    padding: Sequence[Any] = (0,),
+    dilation: Sequence[Any] = (1,),
+    ceil: bool = False,
+) -> Any:
     """Return a pool of images as a pool of volumes of one image."""
     if not x.is_floating_point():
         return NotImplemented
-    padding, dilation, ceil = (*others, *([0], [1], False)[len(others) :])
-    sizes = (
-        [one, *(given * (2 // len(given)))]
-        for one, given in ((1, list(kernel)), (1, list(stride or kernel)), (0, list(padding)), (1, list(dilation)))
-    )
+    given = ((1, kernel), (1, stride or kernel), (0, padding), (1, dilation))
+    sizes = ([first, *(list(each) * (2 // len(each)))] for first, each in given)
     return tuple(each.squeeze(-3) for each in aten.max_pool3d_with_indices.default(x.unsqueeze(-3), *sizes, ceil))
 
 
