@@ -70,14 +70,14 @@ struct Point {
   T weights[4] = {};
 };
 
-// Fills a region's part of the output, for all channels.
+// Fills a region's part of the output, channel by channel: the samples of a channel are near each other in memory.
 template <typename T>
 void pool(const Tensor& input, const T* image, const Bins<T>& rows, const Bins<T>& columns, const Tensor& out, T* to) {
   const T count = static_cast<T>(std::max<std::int64_t>(rows.samples * columns.samples, 1));
   std::vector<Point<T>> points;
+  std::vector<std::size_t> ends;  // of each bin's points
   for (std::int64_t row = 0; row < out.size(2); ++row) {
-    for (std::int64_t column = 0; column < out.size(3); ++column, ++to) {
-      points.clear();
+    for (std::int64_t column = 0; column < out.size(3); ++column) {
       for (std::int64_t i = 0; i < rows.samples; ++i) {
         const Sample<T> y = sample(rows.at(row, i), input.size(2));
         for (std::int64_t j = 0; y.inside && j < columns.samples; ++j) {
@@ -85,11 +85,16 @@ void pool(const Tensor& input, const T* image, const Bins<T>& rows, const Bins<T
           if (x.inside) points.emplace_back(input, y, x);
         }
       }
-      for (std::int64_t channel = 0; channel < out.size(1); ++channel) {
-        T sum = 0;
-        for (const Point<T>& point : points) sum += point.of(image + channel * input.strides()[1]);
-        to[channel * out.size(2) * out.size(3)] = sum / count;
-      }
+      ends.push_back(points.size());
+    }
+  }
+  for (std::int64_t channel = 0; channel < out.size(1); ++channel) {
+    const T* plane = image + channel * input.strides()[1];
+    std::size_t point = 0;
+    for (const std::size_t end : ends) {
+      T sum = 0;
+      for (; point < end; ++point) sum += points[point].of(plane);
+      *to++ = sum / count;
     }
   }
 }

@@ -2,6 +2,7 @@
 // padding_mode, bool align_corners) -> Tensor: values of a volume, or of an image, at coordinates from -1 to 1.
 // Coordinates that are NaN or infinite have the values that they have in eager mode, which differ between the two.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernel.hpp"
@@ -26,8 +27,22 @@ struct Tap {
   T weight;
 };
 
+// Up to N elements, in memory of the stack: a point is computed in a few nanoseconds.
+template <typename T, std::size_t N>
+struct Taps {
+  void add(std::int64_t offset, T weight) { taps[count++] = {offset, weight}; }
+  const Tap<T>* begin() const { return taps.data(); }
+  const Tap<T>* end() const { return taps.data() + count; }
+
+  std::array<Tap<T>, N> taps;
+  std::size_t count = 0;
+};
+
+// Those of an axis, and of a point: of all axes.
 template <typename T>
-using Taps = std::vector<Tap<T>>;
+using AxisTaps = Taps<T, 4>;
+template <typename T>
+using PointTaps = Taps<T, 16>;
 
 // Mirrors a coordinate at two borders until it is between them. Far outside, where a type has no fractions, the result
 // is that of eager mode's formula.
@@ -75,88 +90,69 @@ void cubic_weights(T at, T (&weights)[4]) {
   weights[3] = far(2 - at);
 }
 
-// Stores the indices and weights of the pixels of one axis for a grid's coordinate.
+// Adds the indices and weights of the pixels of one axis for a grid's coordinate.
 template <typename T>
-void find_taps(T coordinate, std::int64_t size, const Sampling& how, Taps<T>& taps) {
+void add_taps(T coordinate, std::int64_t size, const Sampling& how, AxisTaps<T>& taps) {
   const T count = static_cast<T>(size);
   T at = how.align_corners ? (coordinate + 1) / 2 * (count - 1) : ((coordinate + 1) * count - 1) / 2;
-  taps.clear();
   if (how.interpolation == kCubic) {
     const T low = std::floor(at);
     T weights[4];
     cubic_weights(at - low, weights);
     for (int i = 0; i < 4; ++i) {
-      taps.push_back({index_of(std::nearbyint(padded(low + static_cast<T>(i - 1), size, how)), size), weights[i]});
+      taps.add(index_of(std::nearbyint(padded(low + static_cast<T>(i - 1), size, how)), size), weights[i]);
     }
     return;
   }
   at = padded(at, size, how);
   if (how.dimensions == 3 && !std::isfinite(at)) at = -100;
   if (how.interpolation == kNearest) {
-    taps.push_back({index_of(std::nearbyint(at), size), 1});
+    taps.add(index_of(std::nearbyint(at), size), 1);
     return;
   }
   const T low = std::floor(at);
-  taps.push_back({index_of(low, size), 1 - (at - low)});
-  taps.push_back({index_of(low + 1, size), at - low});
+  taps.add(index_of(low, size), 1 - (at - low));
+  taps.add(index_of(low + 1, size), at - low);
 }
 
-// The elements and weights of points, one point after another.
+// Stores the elements and weights of a point.
 template <typename T>
-class Points {
- public:
-  const Taps<T>& taps() const { return taps_; }
-  void clear() { taps_.clear(); }
-
-  void add(const T* coordinates, const Tensor& input, const Sampling& how) {
-    point_.assign(1, {0, 1});
-    for (std::int64_t d = 0; d < how.dimensions; ++d) {
-      find_taps(coordinates[how.dimensions - 1 - d], input.size(d + 2), how, axis_);
-      add_axis(input.strides()[static_cast<std::size_t>(d + 2)]);
-    }
-    taps_.insert(taps_.end(), point_.begin(), point_.end());
+void find_point(const T* coordinates, const Tensor& input, const Sampling& how, PointTaps<T>& point) {
+  AxisTaps<T> axes[3];
+  std::int64_t strides[3] = {};
+  for (std::int64_t d = 0; d < how.dimensions; ++d) {
+    strides[d] = input.strides()[static_cast<std::size_t>(d + 2)];
+    add_taps(coordinates[how.dimensions - 1 - d], input.size(d + 2), how, axes[d]);
   }
-
- private:
-  // Replaces each element of the axes before by its elements along one more axis.
-  void add_axis(std::int64_t stride) {
-    next_.clear();
-    for (const Tap<T>& each : point_) {
-      for (const Tap<T>& one : axis_) {
-        const bool outside = each.offset < 0 || one.offset < 0;
-        next_.push_back({outside ? -1 : each.offset + one.offset * stride, each.weight * one.weight});
+  if (how.dimensions == 2) axes[2].add(0, 1);
+  point.count = 0;
+  for (const Tap<T>& one : axes[0]) {
+    for (const Tap<T>& two : axes[1]) {
+      for (const Tap<T>& three : axes[2]) {
+        const bool outside = one.offset < 0 || two.offset < 0 || three.offset < 0;
+        const std::int64_t offset = one.offset * strides[0] + two.offset * strides[1] + three.offset * strides[2];
+        point.add(outside ? -1 : offset, one.weight * two.weight * three.weight);
       }
     }
-    point_.swap(next_);
   }
-
-  Taps<T> taps_;
-  Taps<T> point_;
-  Taps<T> axis_;
-  Taps<T> next_;
-};
+}
 
 template <typename T>
 void sample(const Tensor& input, const Tensor& grid, const Sampling& how, Tensor& out) {
   constexpr std::int64_t kBlock = 64;  // whose elements and weights remain in the processor's first cache
   const std::int64_t points = grid.numel() / std::max<std::int64_t>(grid.size(0) * how.dimensions, 1);
-  Points<T> block;
+  std::array<PointTaps<T>, kBlock> block;
   for (std::int64_t n = 0; n < input.size(0); ++n) {
     for (std::int64_t start = 0; start < points; start += kBlock) {
       const std::int64_t count = std::min(kBlock, points - start);
       const T* from = grid.const_data_ptr<T>() + (n * points + start) * how.dimensions;
-      block.clear();
-      for (std::int64_t i = 0; i < count; ++i) block.add(from + i * how.dimensions, input, how);
-      const std::size_t each = block.taps().size() / static_cast<std::size_t>(count);
+      for (std::int64_t i = 0; i < count; ++i) find_point(from + i * how.dimensions, input, how, block[i]);
       for (std::int64_t channel = 0; channel < input.size(1); ++channel) {
         const T* plane = input.const_data_ptr<T>() + n * input.strides()[0] + channel * input.strides()[1];
         T* to = out.mutable_data_ptr<T>() + (n * input.size(1) + channel) * points + start;
-        const Tap<T>* tap = block.taps().data();
         for (std::int64_t i = 0; i < count; ++i) {
           T sum = 0;
-          for (const Tap<T>* end = tap + each; tap < end; ++tap) {
-            sum += tap->weight * (tap->offset < 0 ? 0 : plane[tap->offset]);
-          }
+          for (const Tap<T>& tap : block[i]) sum += tap.weight * (tap.offset < 0 ? 0 : plane[tap.offset]);
           to[i] = sum;
         }
       }
