@@ -2,7 +2,7 @@
 // the greatest pixel of each map, resized by bicubic interpolation to the height and width of its region.
 #include <cmath>
 
-#include "kernel.hpp"
+#include "parallel.hpp"
 
 namespace modelbuild::kernels {
 namespace {
@@ -111,15 +111,17 @@ void bicubic_peaks(KernelRuntimeContext& context, Arguments arguments) {
   const auto regions = static_cast<int>(maps.size(0));
   MB_CHECK(context, resize(out, {regions, static_cast<int>(maps.size(1)), 3}), "out: no room for %d regions", regions);
   MB_CHECK(context, row_major(out), "out: expected row-major order");
+  bool computed = true;
   const bool known = with_float(maps.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    for (int n = 0; n < regions; ++n) {
+    computed = each_of(regions, 1, [&](std::int64_t n) {
       const T* from = maps.const_data_ptr<T>() + n * (maps.numel() / regions);
       find_peaks(from, maps, heights.const_data_ptr<std::int64_t>()[n], widths.const_data_ptr<std::int64_t>()[n],
                  out.mutable_data_ptr<T>() + n * maps.size(1) * 3);
-    }
+    });
   });
   MB_CHECK(context, known, "maps: expected float32 or float64");
+  MB_CHECK(context, computed, "the threads failed");
 }
 
 const Registration kRegistered("modelbuild_kernels::bicubic_peaks.out", bicubic_peaks);

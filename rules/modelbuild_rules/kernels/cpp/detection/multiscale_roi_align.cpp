@@ -37,20 +37,25 @@ void multiscale_roi_align(KernelRuntimeContext& context, Arguments arguments) {
            "out: no room for %d regions", regions);
   MB_CHECK(context, row_major(out), "out: expected row-major order");
   bool valid = true;
+  bool computed = true;
   const bool known = with_float(out.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    T* to = out.mutable_data_ptr<T>();
-    for (int n = 0; n < regions; ++n, to += channels * height * width) {
-      const T* roi = rois.const_data_ptr<T>() + 5 * static_cast<std::int64_t>(n);
-      const std::int64_t level = levels.const_data_ptr<std::int64_t>()[n];
-      valid = valid && level >= 0 && level < static_cast<std::int64_t>(features.size());
-      valid = valid && is_region(roi, features[level]);
-      if (!valid) return;
-      pool_region(features[level], roi, static_cast<T>(scales[level]), ratio, false, out, to);
+    const T* roi = rois.const_data_ptr<T>();
+    const std::int64_t* level = levels.const_data_ptr<std::int64_t>();
+    for (int n = 0; n < regions; ++n) {
+      valid = valid && level[n] >= 0 && level[n] < static_cast<std::int64_t>(features.size());
+      valid = valid && is_region(roi + 5 * static_cast<std::int64_t>(n), features[level[n]]);
     }
+    if (!valid) return;
+    const std::int64_t size = channels * height * width;
+    computed = each_of(regions, 1, [&](std::int64_t n) {
+      pool_region(features[level[n]], roi + 5 * n, static_cast<T>(scales[level[n]]), ratio, false, out,
+                  out.mutable_data_ptr<T>() + n * size);
+    });
   });
   MB_CHECK(context, known, "features: expected float32 or float64");
   MB_CHECK(context, valid, "rois: expected finite boxes, and the numbers of images and levels");
+  MB_CHECK(context, computed, "the threads failed");
 }
 
 const Registration kRegistered("modelbuild_kernels::multiscale_roi_align.out", multiscale_roi_align);

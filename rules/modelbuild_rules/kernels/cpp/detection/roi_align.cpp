@@ -25,18 +25,20 @@ void roi_align(KernelRuntimeContext& context, Arguments arguments) {
            "out: no room for %d regions", regions);
   MB_CHECK(context, row_major(out), "out: expected row-major order");
   bool valid = true;
+  bool computed = true;
   const bool known = with_float(input.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    T* to = out.mutable_data_ptr<T>();
-    for (int n = 0; n < regions; ++n, to += channels * height * width) {
-      const T* roi = rois.const_data_ptr<T>() + 5 * static_cast<std::int64_t>(n);
-      valid = valid && is_region(roi, input);
-      if (!valid) return;
-      pool_region(input, roi, static_cast<T>(scale), ratio, aligned, out, to);
-    }
+    const T* roi = rois.const_data_ptr<T>();
+    for (int n = 0; n < regions; ++n) valid = valid && is_region(roi + 5 * static_cast<std::int64_t>(n), input);
+    if (!valid) return;
+    const std::int64_t size = channels * height * width;
+    computed = each_of(regions, 1, [&](std::int64_t n) {
+      pool_region(input, roi + 5 * n, static_cast<T>(scale), ratio, aligned, out, out.mutable_data_ptr<T>() + n * size);
+    });
   });
   MB_CHECK(context, known, "input: expected float32 or float64");
   MB_CHECK(context, valid, "rois: expected finite boxes and the numbers of images");
+  MB_CHECK(context, computed, "the threads failed");
 }
 
 const Registration kRegistered("torchvision::roi_align.out", roi_align);

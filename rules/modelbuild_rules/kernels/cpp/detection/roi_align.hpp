@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel.hpp"
+#include "parallel.hpp"
 
 namespace modelbuild::kernels {
 

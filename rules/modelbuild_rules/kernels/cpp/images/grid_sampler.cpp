@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "kernel.hpp"
+#include "parallel.hpp"
 
 namespace modelbuild::kernels {
 namespace {
@@ -29,7 +29,7 @@ struct Tap {
 
 // Up to N elements, in memory of the stack: a point is computed in a few nanoseconds.
 template <typename T, std::size_t N>
-struct Taps {
+struct Taps {  // NOLINT(cppcoreguidelines-pro-type-member-init): those below `count` are filled
   void add(std::int64_t offset, T weight) { taps[count++] = {offset, weight}; }
   const Tap<T>* begin() const { return taps.data(); }
   const Tap<T>* end() const { return taps.data() + count; }
@@ -137,27 +137,30 @@ void find_point(const T* coordinates, const Tensor& input, const Sampling& how, 
   }
 }
 
+// Fills the output. Returns whether the threads ran.
 template <typename T>
-void sample(const Tensor& input, const Tensor& grid, const Sampling& how, Tensor& out) {
+bool sample(const Tensor& input, const Tensor& grid, const Sampling& how, Tensor& out) {
   constexpr std::int64_t kBlock = 64;  // whose elements and weights remain in the processor's first cache
+  constexpr std::int64_t kGrain = 16;  // blocks, which take some 50 us
   const std::int64_t points = grid.numel() / std::max<std::int64_t>(grid.size(0) * how.dimensions, 1);
-  std::array<PointTaps<T>, kBlock> block;
-  for (std::int64_t n = 0; n < input.size(0); ++n) {
-    for (std::int64_t start = 0; start < points; start += kBlock) {
-      const std::int64_t count = std::min(kBlock, points - start);
-      const T* from = grid.const_data_ptr<T>() + (n * points + start) * how.dimensions;
-      for (std::int64_t i = 0; i < count; ++i) find_point(from + i * how.dimensions, input, how, block[i]);
-      for (std::int64_t channel = 0; channel < input.size(1); ++channel) {
-        const T* plane = input.const_data_ptr<T>() + n * input.strides()[0] + channel * input.strides()[1];
-        T* to = out.mutable_data_ptr<T>() + (n * input.size(1) + channel) * points + start;
-        for (std::int64_t i = 0; i < count; ++i) {
-          T sum = 0;
-          for (const Tap<T>& tap : block[i]) sum += tap.weight * (tap.offset < 0 ? 0 : plane[tap.offset]);
-          to[i] = sum;
-        }
+  const std::int64_t blocks = (points + kBlock - 1) / kBlock;
+  return each_of(input.size(0) * blocks, kGrain, [&](std::int64_t number) {
+    const std::int64_t n = number / blocks;
+    const std::int64_t start = number % blocks * kBlock;
+    const std::int64_t count = std::min(kBlock, points - start);
+    const T* from = grid.const_data_ptr<T>() + (n * points + start) * how.dimensions;
+    std::array<PointTaps<T>, kBlock> block;
+    for (std::int64_t i = 0; i < count; ++i) find_point(from + i * how.dimensions, input, how, block[i]);
+    for (std::int64_t channel = 0; channel < input.size(1); ++channel) {
+      const T* plane = input.const_data_ptr<T>() + n * input.strides()[0] + channel * input.strides()[1];
+      T* to = out.mutable_data_ptr<T>() + (n * input.size(1) + channel) * points + start;
+      for (std::int64_t i = 0; i < count; ++i) {
+        T sum = 0;
+        for (const Tap<T>& tap : block[i]) sum += tap.weight * (tap.offset < 0 ? 0 : plane[tap.offset]);
+        to[i] = sum;
       }
     }
-  }
+  });
 }
 
 void grid_sampler(KernelRuntimeContext& context, Arguments arguments, std::int64_t dimensions) {
@@ -182,8 +185,11 @@ void grid_sampler(KernelRuntimeContext& context, Arguments arguments, std::int64
   sizes.insert(sizes.end(), grid.sizes().begin() + 1, grid.sizes().end() - 1);
   MB_CHECK(context, resize(out, sizes), "out: no room for the result");
   MB_CHECK(context, row_major(grid) && row_major(out), "expected row-major order");
-  const bool known = with_float(input.scalar_type(), [&](auto type) { sample<decltype(type)>(input, grid, how, out); });
+  bool computed = true;
+  const bool known =
+      with_float(input.scalar_type(), [&](auto type) { computed = sample<decltype(type)>(input, grid, how, out); });
   MB_CHECK(context, known, "input: expected float32 or float64");
+  MB_CHECK(context, computed, "the threads failed");
 }
 
 const Registration kVolumes("aten::grid_sampler_3d.out", [](KernelRuntimeContext& context, Arguments arguments) {

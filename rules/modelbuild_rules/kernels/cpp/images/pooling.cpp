@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "kernel.hpp"
+#include "parallel.hpp"
 
 namespace modelbuild::kernels {
 namespace {
@@ -67,13 +67,16 @@ std::vector<executorch::aten::SizesType> sizes_of(const Tensor& self, const Axes
   return sizes;
 }
 
-// Calls a function with the number of each window and its coordinates in the output.
+// Calls a function with the number of each window, where its plane begins, and its coordinates in the output; on all
+// threads. Returns whether they ran.
 template <typename Function>
-void each_window(const Tensor& self, const Axes& axes, Function&& act) {
+bool each_window(const Tensor& self, const Axes& axes, Function&& act) {
   const std::int64_t plane = axes[0].input * axes[1].input * axes[2].input;
   const std::int64_t planes = plane == 0 ? 0 : self.numel() / plane;
-  std::int64_t number = 0;
-  for (std::int64_t p = 0; p < planes; ++p) {
+  constexpr std::int64_t kGrain = 4096;  // windows
+  const std::int64_t windows = axes[0].output * axes[1].output * axes[2].output;
+  return each_of(planes, kGrain / windows, [&](std::int64_t p) {
+    std::int64_t number = p * windows;
     for (std::int64_t t = 0; t < axes[0].output; ++t) {
       for (std::int64_t y = 0; y < axes[1].output; ++y) {
         for (std::int64_t x = 0; x < axes[2].output; ++x) {
@@ -81,7 +84,7 @@ void each_window(const Tensor& self, const Axes& axes, Function&& act) {
         }
       }
     }
-  }
+  });
 }
 
 struct Range {
@@ -125,23 +128,26 @@ void max_pool3d(KernelRuntimeContext& context, Arguments arguments) {
   const auto sizes = sizes_of(self, axes);
   MB_CHECK(context, resize(out, sizes) && resize(indices, sizes), "out: no room for the result");
   MB_CHECK(context, row_major(self) && row_major(out) && row_major(indices), "expected row-major order");
+  bool computed = true;
   const bool known = with_any(self.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    each_window(self, axes, [&](std::int64_t number, std::int64_t start, const std::array<std::int64_t, 3>& place) {
-      std::array<Range, 3> ranges{};
-      for (std::size_t i = 0; i < axes.size(); ++i) {
-        const Axis& axis = axes[i];
-        std::int64_t begin = place[i] * axis.stride - axis.padding;
-        const std::int64_t end = std::min(begin + (axis.kernel - 1) * axis.dilation + 1, axis.input);
-        while (begin < 0) begin += axis.dilation;
-        ranges[i] = {begin, end};
-      }
-      greatest(self.const_data_ptr<T>() + start, ranges, {axes[0].dilation, axes[1].dilation, axes[2].dilation},
-               axes[1].input, axes[2].input, out.mutable_data_ptr<T>()[number],
-               indices.mutable_data_ptr<std::int64_t>()[number]);
-    });
+    computed =
+        each_window(self, axes, [&](std::int64_t number, std::int64_t start, const std::array<std::int64_t, 3>& place) {
+          std::array<Range, 3> ranges{};
+          for (std::size_t i = 0; i < axes.size(); ++i) {
+            const Axis& axis = axes[i];
+            std::int64_t begin = place[i] * axis.stride - axis.padding;
+            const std::int64_t end = std::min(begin + (axis.kernel - 1) * axis.dilation + 1, axis.input);
+            while (begin < 0) begin += axis.dilation;
+            ranges[i] = {begin, end};
+          }
+          greatest(self.const_data_ptr<T>() + start, ranges, {axes[0].dilation, axes[1].dilation, axes[2].dilation},
+                   axes[1].input, axes[2].input, out.mutable_data_ptr<T>()[number],
+                   indices.mutable_data_ptr<std::int64_t>()[number]);
+        });
   });
   MB_CHECK(context, known, "self: expected numbers");
+  MB_CHECK(context, computed, "the threads failed");
 }
 
 void avg_pool3d(KernelRuntimeContext& context, Arguments arguments) {
@@ -157,32 +163,36 @@ void avg_pool3d(KernelRuntimeContext& context, Arguments arguments) {
   MB_CHECK(context, out.scalar_type() == self.scalar_type(), "out: expected the type of the input");
   MB_CHECK(context, resize(out, sizes_of(self, axes)), "out: no room for the result");
   MB_CHECK(context, row_major(self) && row_major(out), "expected row-major order");
+  bool computed = true;
   const bool known = with_any(self.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    each_window(self, axes, [&](std::int64_t number, std::int64_t start, const std::array<std::int64_t, 3>& place) {
-      std::array<Range, 3> ranges{};
-      std::int64_t whole = 1;
-      std::int64_t inside = 1;
-      for (std::size_t i = 0; i < axes.size(); ++i) {
-        const Axis& axis = axes[i];
-        const std::int64_t begin = place[i] * axis.stride - axis.padding;
-        const std::int64_t end = std::min(begin + axis.kernel, axis.input + axis.padding);
-        whole *= end - begin;
-        ranges[i] = {std::max<std::int64_t>(begin, 0), std::min(end, axis.input)};
-        inside *= std::max<std::int64_t>(ranges[i].end - ranges[i].begin, 0);
-      }
-      std::conditional_t<std::is_integral_v<T>, std::int64_t, Sum<T>> sum = 0;
-      for (std::int64_t t = ranges[0].begin; t < ranges[0].end; ++t) {
-        for (std::int64_t y = ranges[1].begin; y < ranges[1].end; ++y) {
-          const T* row = self.const_data_ptr<T>() + start + (t * axes[1].input + y) * axes[2].input;
-          for (std::int64_t x = ranges[2].begin; x < ranges[2].end; ++x) sum += static_cast<decltype(sum)>(row[x]);
-        }
-      }
-      const std::int64_t count = divisor ? *divisor : padded ? whole : inside;
-      out.mutable_data_ptr<T>()[number] = inside == 0 ? T{0} : static_cast<T>(sum / static_cast<decltype(sum)>(count));
-    });
+    computed =
+        each_window(self, axes, [&](std::int64_t number, std::int64_t start, const std::array<std::int64_t, 3>& place) {
+          std::array<Range, 3> ranges{};
+          std::int64_t whole = 1;
+          std::int64_t inside = 1;
+          for (std::size_t i = 0; i < axes.size(); ++i) {
+            const Axis& axis = axes[i];
+            const std::int64_t begin = place[i] * axis.stride - axis.padding;
+            const std::int64_t end = std::min(begin + axis.kernel, axis.input + axis.padding);
+            whole *= end - begin;
+            ranges[i] = {std::max<std::int64_t>(begin, 0), std::min(end, axis.input)};
+            inside *= std::max<std::int64_t>(ranges[i].end - ranges[i].begin, 0);
+          }
+          std::conditional_t<std::is_integral_v<T>, std::int64_t, Sum<T>> sum = 0;
+          for (std::int64_t t = ranges[0].begin; t < ranges[0].end; ++t) {
+            for (std::int64_t y = ranges[1].begin; y < ranges[1].end; ++y) {
+              const T* row = self.const_data_ptr<T>() + start + (t * axes[1].input + y) * axes[2].input;
+              for (std::int64_t x = ranges[2].begin; x < ranges[2].end; ++x) sum += static_cast<decltype(sum)>(row[x]);
+            }
+          }
+          const std::int64_t count = divisor ? *divisor : padded ? whole : inside;
+          out.mutable_data_ptr<T>()[number] =
+              inside == 0 ? T{0} : static_cast<T>(sum / static_cast<decltype(sum)>(count));
+        });
   });
   MB_CHECK(context, known, "self: expected numbers");
+  MB_CHECK(context, computed, "the threads failed");
 }
 
 void adaptive_max_pool2d(KernelRuntimeContext& context, Arguments arguments) {
