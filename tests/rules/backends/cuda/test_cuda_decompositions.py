@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from modelbuild_rules.backends.cuda.steps.generate.data_dependent import distinct, distinct_consecutive
 from modelbuild_rules.backends.cuda.steps.generate.decompositions import sorts, topk
 
 
@@ -49,3 +50,23 @@ def test_a_topk_of_rows_of_any_length_is_a_sort() -> None:
     rows = torch.export.Dim("rows", min=3, max=100)
     nodes = torch.export.export(Topk(), (torch.zeros(2, 8),), dynamic_shapes=({1: rows},)).graph.nodes
     assert [sorts(node) for node in nodes if node.op == "call_function" and "topk" in str(node.target)] == [True]
+
+
+VALUES = torch.tensor([2, torch.nan, -1, 2, 2, torch.inf, -0.0, 0.0, torch.nan, -torch.inf, 1, 1])
+
+
+@pytest.mark.parametrize("how", [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "x",
+    [
+        *(VALUES, VALUES.half().reshape(3, 4), VALUES.bfloat16(), VALUES[:0], VALUES[1:2], torch.tensor(3.0)),
+        *(torch.tensor([5, -9, 5, 2**40]), torch.tensor([200, 3, 200], dtype=torch.uint8), VALUES > 0),
+    ],
+    ids=lambda x: f"{x.dtype}{list(x.shape)}".removeprefix("torch."),
+)
+def test_distinct_values(x: Tensor, how: tuple[bool, bool]) -> None:
+    pairs = [(distinct(x, True, *how), torch.ops.aten._unique2(x, True, *how))]
+    pairs.append((distinct_consecutive(x, *how), torch.ops.aten.unique_consecutive(x, *how)))
+    for found, expected in pairs:
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
