@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executorch.extension.pybindings import _C  # at first: what is loaded last gets ExecuTorch's messages
 
 from modelbuild_runtime.dtypes import NAMES, item_size
 from modelbuild_runtime.errors import ProgramError
@@ -18,8 +19,6 @@ SAMPLES = ("two", "xnnpack", "dynamic", "bfloat16", "uint8", "nonzero", "channel
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_as_executorch_says(samples: dict[str, Any], name: str) -> None:
-    from executorch.extension.pybindings import _C
-
     path = samples[name].path
     meta = _C._load_for_executorch(str(path)).method_meta("forward")
     (method,) = read_program_file(path).methods
