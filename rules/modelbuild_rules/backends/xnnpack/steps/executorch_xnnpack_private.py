@@ -15,6 +15,7 @@ PRIVATE = (
     "executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass:ChannelsLastTaggedReshapePass.call",
     "executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass:"
     "ChannelsLastTaggedReshapePass.memory_sensitive_ops_nchw",
+    "executorch.backends.xnnpack.partition.config.xnnpack_config:has_free_unbacked_symbols",
     "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
     "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
     "executorch.exir.backend.canonical_partitioners.group_partitioner:GroupBasedPartitioner._can_merge_partitions",
