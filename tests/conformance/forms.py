@@ -411,6 +411,15 @@ form("nan maximum", torch.maximum, (ODD, ODD.flip(1)))
 form("nan max_pool", lambda x: F.max_pool2d(x.view(1, 1, 2, 4), (1, 2)), (ODD,))
 form("nan last max_pool", lambda x: F.max_pool2d(x.flip(1).view(1, 2, 4), (2, 2), 1, 1, 1, True), (ODD,))
 form("nan last max_pool indices", lambda x: F.max_pool2d(x.flip(1)[None], (1, 4), return_indices=True), (ODD,))
+form("nan last max_pool half", lambda x: F.max_pool2d(x.flip(1).half().view(1, 2, 4), 2), (ODD,))
+form("counted linear", lambda x, w: F.linear(x[x[:, 0] > 0], w).relu(), (n(6, 4), n(3, 4)))
+form("counted linear none", lambda x, w: F.linear(x[x[:, 0] > 9], w, w[:, 0]), (n(6, 4), n(3, 4)))
+form(
+    "counted convolution",
+    lambda x, w: F.conv2d(x[x[:, 0, 0, 0] > 0], w, padding=1).relu(),
+    (n(6, 2, 4, 4), n(3, 2, 3, 3)),
+)
+form("counted convolution none", lambda x, w: F.conv2d(x[x[:, 0, 0, 0] > 9], w), (n(6, 2, 4, 4), n(3, 2, 3, 3)))
 form("nan last max_pool1d", lambda x: F.max_pool1d(x.flip(1), 3, 2), (ODD,))
 
 # Kernels for the CPU.

@@ -14,6 +14,8 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.pass_base import PassResult
 
+from modelbuild_rules.backends.xnnpack.steps.substitutes import call_in_place_of
+
 edge = ops.edge.aten
 
 _LAYERS = {edge.addmm.default: 1, edge.convolution.default: 0, edge.linear.default: 0, edge.mm.default: 0}
@@ -41,7 +43,7 @@ def with_additional_row(module: torch.fx.GraphModule) -> PassResult:
             continue
         with module.graph.inserting_before(node):
             rows = longer[node.args[place]] = rows or _with_row(module.graph, node, node.args[place])
-            made = _call(module.graph, node, node.target, *node.args[:place], rows, *node.args[place + 1 :])
+            made = call_in_place_of(module.graph, node, node.target, *node.args[:place], rows, *node.args[place + 1 :])
             made.kwargs = node.kwargs
             cut = module.graph.call_function(edge.slice_copy.Tensor, (made, 0, 0, -1))
         cut.meta = dict(node.meta)
@@ -71,12 +73,4 @@ def _with_row(graph: Graph, node: Node, x: Node) -> Node:
     shape = [1, *value.shape[1:]]
     row = graph.call_function(edge.full.default, (shape, 0.0))
     row.meta = {**node.meta, "val": value.new_empty(shape)}
-    return _call(graph, node, edge.cat.default, [x, row])
-
-
-def _call(graph: Graph, node: Node, target: Any, *args: Any) -> Node:
-    made = graph.call_function(target, args)
-    values = torch.fx.node.map_arg(args, lambda each: each.meta["val"])
-    made.meta = {**node.meta, "val": target(*values, **node.kwargs if target == node.target else {})}
-    made.meta.pop("tensor_meta", None)
-    return made
+    return call_in_place_of(graph, node, edge.cat.default, [x, row])

@@ -61,12 +61,12 @@ def _replacement(graph: torch.fx.Graph, node: Node) -> Node | None:
                 return None
             number = graph.call_function(edge.full.default, ([1], float(node.args[1])))
             number.meta = {**node.meta, "val": value.new_empty(1)}
-            return _call(graph, node, edge.mul.Tensor, x, number)
+            return call_in_place_of(graph, node, edge.mul.Tensor, x, number)
         if node.target == edge.select_copy.int:
             dim, index = node.args[1] % given.dim(), node.args[2]
             index %= given.shape[dim]
-            x = _call(graph, node, edge.slice_copy.Tensor, x, dim, index, index + 1)
-        return _call(graph, node, edge.view_copy.default, x, list(value.shape))
+            x = call_in_place_of(graph, node, edge.slice_copy.Tensor, x, dim, index, index + 1)
+        return call_in_place_of(graph, node, edge.view_copy.default, x, list(value.shape))
 
 
 def _softmax_of_scores(graph: torch.fx.Graph, node: Node) -> Node | None:
@@ -87,9 +87,9 @@ def _softmax_of_scores(graph: torch.fx.Graph, node: Node) -> Node | None:
     with graph.inserting_before(node):
         least = graph.call_function(edge.full.default, (shape, _LEAST))
         least.meta = {**node.meta, "val": given.new_empty(shape)}
-        joined = _call(graph, node, edge.cat.default, [x, least], dim)
-        made = _call(graph, node, edge._softmax.default, joined, dim, False)
-        return _call(graph, node, edge.slice_copy.Tensor, made, dim, 0, given.shape[dim])
+        joined = call_in_place_of(graph, node, edge.cat.default, [x, least], dim)
+        made = call_in_place_of(graph, node, edge._softmax.default, joined, dim, False)
+        return call_in_place_of(graph, node, edge.slice_copy.Tensor, made, dim, 0, given.shape[dim])
 
 
 def _target(node: Any) -> Any:
@@ -129,10 +129,10 @@ def _is_known(size: Any) -> bool:
     return isinstance(size, int) and size > 0
 
 
-def _call(graph: torch.fx.Graph, node: Node, target: Any, x: Any, *args: Any) -> Node:
+def call_in_place_of(graph: torch.fx.Graph, node: Node, target: Any, *args: Any) -> Node:
     """Add a call in place of a node."""
-    made = graph.call_function(target, (x, *args))
-    values = torch.fx.node.map_arg((x, *args), lambda each: each.meta["val"])
+    made = graph.call_function(target, args)
+    values = torch.fx.node.map_arg(args, lambda each: each.meta["val"])
     made.meta = {**node.meta, "val": target(*values)}
     made.meta.pop("tensor_meta", None)
     return made
