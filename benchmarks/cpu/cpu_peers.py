@@ -4,9 +4,10 @@
     python benchmarks/cpu/cpu_peers.py [--stack xnnpack] [--threads 2] [--turns 5] [--folder build/cpu] [MODEL...]
 
 A MODEL is one of cpu_models.py. Each way is a process with as many threads, which takes turns with the others: a turn
-lasts about a second, or three calls. A figure is the median of all turns' medians. Times are of a call with the input
-and the output in memory; all compute in float32. A way whose output differs from eager mode's by more than a thousandth
-of its greatest value has no figure.
+lasts about a second, or three calls, while the other processes are stopped, since idle threads of some runtimes wait
+for work in a loop. A figure is the median of all turns' medians. Times are of a call with the input and the output in
+memory; all compute in float32. A way whose output differs from eager mode's by more than a thousandth of its greatest
+value has no figure.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -99,13 +101,17 @@ def row(folder: Path, threads: int, turns: int, name: str) -> tuple[str, tuple[f
         for way, process in processes.items():
             if problem := answer(process).get("problem"):
                 problems.append(f"{way}: {problem}")
+        for process in processes.values():
+            process.send_signal(signal.SIGSTOP)
         for _ in range(turns):
             for way, process in processes.items():
                 if process.poll() is None:
                     assert process.stdin is not None
+                    process.send_signal(signal.SIGCONT)
                     process.stdin.write("go\n")
                     process.stdin.flush()
                     times[way] += [answer(process)["ms"]] if process.poll() is None else []
+                    process.send_signal(signal.SIGSTOP)
     finally:
         for process in processes.values():
             process.kill()
