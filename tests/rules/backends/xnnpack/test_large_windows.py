@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,15 @@ from modelbuild_rules.backends.xnnpack.steps.nonfinite import WINDOWS
 from tests.rules.backends.xnnpack.comparison import compared, numbers
 
 
-@pytest.mark.parametrize("window", [(7, 7), (9, 9), (5, 6), (31, 31), (1, 26), (7, 1), (3, 5)])
+@pytest.mark.parametrize("window", [(7, 7), (9, 9), (5, 6), (31, 31), (1, 26), (7, 1), (3, 5), (5, 7)])
 def test_parts_cover_a_window_once(window: tuple[int, int]) -> None:
+    """Only the middle is in several parts."""
     found = parts(*window)
     assert found is not None
-    assert {each.height * each.width for each in found} <= set(WINDOWS)
-    taps = [
-        (each.row + row, each.column + column)
-        for each in found
-        for row, column in product(range(each.height), range(each.width))
-    ]
-    assert sorted(taps) == [*product(*map(range, window))]
+    assert {len(each.taps()) for each in found} <= set(WINDOWS)
+    taps = Counter(tap for each in found for tap in each.taps())
+    assert {*taps} == {*product(*map(range, window))}
+    assert {tap for tap, number in taps.items() if number > 1} <= {(window[0] // 2, window[1] // 2)}
 
 
 @pytest.mark.parametrize("window", [(1, 1), (1, 2), (1, 5), (5, 1)])
@@ -43,9 +42,12 @@ def spoiled(x: Tensor) -> Tensor:
 FORMS: dict[str, dict[str, Any]] = {
     "ConvNeXt": {"kernel_size": 7, "padding": 3},
     "without padding or bias": {"kernel_size": 7, "bias": False},
+    "less padding than needed for the parts with the same middle": {"kernel_size": 7, "padding": 2},
     "strides": {"kernel_size": 7, "padding": 3, "stride": 2},
     "dilation, and no square": {"kernel_size": (3, 5), "padding": (1, 4), "dilation": (1, 2), "stride": (2, 1)},
     "more padding than pixels": {"kernel_size": (9, 3), "padding": (12, 1)},
+    "a square with dilation": {"kernel_size": 7, "padding": 6, "dilation": 2},
+    "no square": {"kernel_size": (5, 7), "padding": (2, 3), "stride": 3},
     "a row": {"kernel_size": (1, 7), "padding": (0, 3)},
 }
 

@@ -10,8 +10,10 @@ Private names of executorch are used; executorch_xnnpack_private.py lists them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -25,13 +27,30 @@ from modelbuild_rules.backends.xnnpack.steps.shared_values import add_constant, 
 edge = ops.edge.aten
 
 
-class Part(NamedTuple):
-    """A part of a window: its first row and column, and its size."""
+class Taps(NamedTuple):
+    """Rows, or columns, of a window: the first, their number, and the distance between two."""
 
-    row: int
-    column: int
-    height: int
-    width: int
+    first: int
+    number: int
+    apart: int = 1
+
+    @property
+    def places(self) -> range:
+        return range(self.first, self.first + (self.number - 1) * self.apart + 1, self.apart)
+
+    def after(self, rows: int) -> Taps:
+        return self._replace(first=self.first + rows)
+
+
+class Part(NamedTuple):
+    """A part of a window: its rows and columns."""
+
+    rows: Taps
+    columns: Taps
+
+    def taps(self) -> set[tuple[int, int]]:
+        """Return the row and column in the window of each tap."""
+        return set(product(self.rows.places, self.columns.places))
 
 
 def with_small_windows(program: ExportedProgram) -> None:
@@ -59,19 +78,47 @@ def parts_of(node: torch.fx.Node) -> tuple[Part, ...] | None:
 
 @cache
 def parts(height: int, width: int) -> tuple[Part, ...] | None:
-    """Return the fewest parts that have kernels and cover a window, cut again and again in two; None if there are
-    none."""
+    """Return the fewest parts that have kernels and cover a window; None if there are none. Each tap is in one part,
+    except for the middle of a window of odd size, which may be in several."""
+    return min(filter(None, (_centered(height, width), _cut(height, width))), key=len, default=None)
+
+
+def _centered(height: int, width: int) -> tuple[Part, ...] | None:
+    """Return parts that have the same middle as the window, the largest first. Their convolutions read the image
+    itself, with less padding, and slice nothing."""
+    each = [Part(*taps) for taps in product(_symmetric(height), _symmetric(width))]
+    each = [part for part in each if part.rows.number * part.columns.number in WINDOWS]
+    found, left = [], set(product(range(height), range(width)))
+    middle = {((height - 1) / 2, (width - 1) / 2)}
+    for part in sorted(each, key=lambda part: -part.rows.number * part.columns.number):
+        if part.taps() - middle <= left and part.taps() & left:
+            found.append(part)
+            left -= part.taps()
+    return None if left else tuple(found)
+
+
+def _symmetric(size: int) -> Iterator[Taps]:
+    """Yield the taps that lie evenly around the middle of a window's height or width."""
+    for number, apart in product(range(1, size + 1), range(1, size)):
+        first, uneven = divmod(size - 1 - (number - 1) * apart, 2)
+        if first >= 0 and not uneven and (number > 1 or apart == 1):
+            yield Taps(first, number, apart)
+
+
+@cache
+def _cut(height: int, width: int) -> tuple[Part, ...] | None:
+    """Return the fewest parts by cutting the window again and again in two."""
     if height * width in WINDOWS:
-        return (Part(0, 0, height, width),)
+        return (Part(Taps(0, height), Taps(0, width)),)
     found = [cut for cut in _cuts(height, width) if cut is not None]
     return min(found, key=len, default=None)
 
 
 def _cuts(height: int, width: int) -> Iterator[tuple[Part, ...] | None]:
     for at in range(1, height):
-        yield _joined(parts(at, width), parts(height - at, width), at, 0)
+        yield _joined(_cut(at, width), _cut(height - at, width), at, 0)
     for at in range(1, width):
-        yield _joined(parts(height, at), parts(height, width - at), 0, at)
+        yield _joined(_cut(height, at), _cut(height, width - at), 0, at)
 
 
 def _joined(
@@ -79,32 +126,69 @@ def _joined(
 ) -> tuple[Part, ...] | None:
     if one is None or other is None:
         return None
-    return (*one, *(Part(each.row + row, each.column + column, each.height, each.width) for each in other))
+    return (*one, *(Part(each.rows.after(row), each.columns.after(column)) for each in other))
 
 
 def _sum(program: ExportedProgram, node: torch.fx.Node, found: tuple[Part, ...]) -> torch.fx.Node:
     x, weight, bias, stride, padding, dilation, *_, groups = node.args
     data = get_param_tensor(program, weight)
     assert data is not None
-    if any(padding):
-        around = [padding[1], padding[1], padding[0], padding[0]]
-        x = _call(program, node, edge.constant_pad_nd.default, x, around, 0.0)
-    total = None
-    for number, part in enumerate(found):
-        own = data.detach()[:, :, part.row : part.row + part.height, part.column : part.column + part.width]
-        weights = add_constant(program, f"{node.name}_part_{number}", own.clone(memory_format=torch.contiguous_format))
-        pixels = x
-        places = ((part.row, part.height), (part.column, part.width))
-        for dim, (first, taps), step, apart in zip((2, 3), places, stride, dilation, strict=True):
-            begin = first * apart
-            end = begin + (node.meta["val"].shape[dim] - 1) * step + apart * (taps - 1) + 1
-            if end - begin < pixels.meta["val"].shape[dim]:
-                pixels = _call(program, node, edge.slice_copy.Tensor, pixels, dim, begin, end)
-        more = (stride, [0, 0], dilation, False, [0, 0], groups)
+    padded, total = None, None
+    for number, (part, share) in enumerate(_shares(found)):
+        rows, columns = (slice(taps.first, taps.places.stop, taps.apart) for taps in part)
+        own = (data.detach()[:, :, rows, columns] * share).clone(memory_format=torch.contiguous_format)
+        weights = add_constant(program, f"{node.name}_part_{number}", own)
+        apart = [each * taps.apart for each, taps in zip(dilation, part, strict=True)]
+        pixels, around = x, _padding(part, data.shape[2:], padding, dilation)
+        if around is None:
+            padded = padded or _padded(program, node, x, padding)
+            pixels, around = _sliced(program, node, padded, part), [0, 0]
+        more = (stride, around, apart, False, [0, 0], groups)
         made = _call(program, node, edge.convolution.default, pixels, weights, None if total else bias, *more)
         total = _call(program, node, edge.add.Tensor, total, made) if total else made
     assert total is not None
     return total
+
+
+def _shares(found: tuple[Part, ...]) -> Iterator[tuple[Part, torch.Tensor]]:
+    """Yield each part with factors of its weights: powers of two divide a tap in several parts, which is exact."""
+    number = Counter(tap for part in found for tap in part.taps())
+    seen: Counter[tuple[int, int]] = Counter()
+    for part in found:
+        seen.update(part.taps())
+        shares = [
+            [2.0 ** -min(seen[row, column], number[row, column] - 1) for column in part.columns.places]
+            for row in part.rows.places
+        ]
+        yield part, torch.tensor(shares)
+
+
+def _padding(part: Part, window: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> list[int] | None:
+    """Return the padding of the image with which a part's convolution has the result's size; None if there is none."""
+    around = []
+    for taps, size, pixels, apart in zip(part, window, padding, dilation, strict=True):
+        if taps.places.start + taps.places[-1] != size - 1 or pixels < taps.first * apart:
+            return None
+        around.append(pixels - taps.first * apart)
+    return around
+
+
+def _padded(program: ExportedProgram, node: torch.fx.Node, x: torch.fx.Node, padding: Sequence[int]) -> torch.fx.Node:
+    if not any(padding):
+        return x
+    around = [padding[1], padding[1], padding[0], padding[0]]
+    return _call(program, node, edge.constant_pad_nd.default, x, around, 0.0)
+
+
+def _sliced(program: ExportedProgram, node: torch.fx.Node, pixels: torch.fx.Node, part: Part) -> torch.fx.Node:
+    """Return the pixels of a padded image that a part reads."""
+    _, _, _, stride, _, dilation, *_ = node.args
+    for dim, taps, step, apart in zip((2, 3), part, stride, dilation, strict=True):
+        begin = taps.first * apart
+        end = taps.places[-1] * apart + (node.meta["val"].shape[dim] - 1) * step + 1
+        if end - begin < pixels.meta["val"].shape[dim]:
+            pixels = _call(program, node, edge.slice_copy.Tensor, pixels, dim, begin, end)
+    return pixels
 
 
 def _call(program: ExportedProgram, node: torch.fx.Node, target: Any, *args: Any) -> torch.fx.Node:
