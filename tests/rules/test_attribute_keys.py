@@ -269,7 +269,7 @@ PROFILES = [{"x": PROFILE}]
 TENSORRT_ELSEWHERE: tuple[Edit, ...] = ((("pte_program", "tensorrt", "device"), ":other_device"),)
 
 KERNELS = ("cuda#choices:p0", "cuda#choose:p0:mm:k0", "cuda#compile:p0", "cuda#kernel:p0:mm:k0")
-LINKED = ("cuda#wrapper:p0", "cuda#link:p0")
+LINKED = ("cuda#wrapper:p0", "cuda#interface:p0", "cuda#link:p0")
 LOWERED = ("cuda#partition", "cuda#weights")  # of CUDA, without weights and with them
 EMITTED = ("tensorrt#emit", "cuda#emit")  # a program's manifest names its device
 

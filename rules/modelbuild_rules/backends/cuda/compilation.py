@@ -5,6 +5,7 @@
     compile        generates C++ source, and a request for each Triton kernel
     kernel         one kernel
     wrapper        the C++ source
+    interface      the C++ that all libraries have in common, once for a kind of machine
     link           the library
 
 A choice and a kernel are keyed by what they are, so equal ones of all programs are compiled once.
@@ -105,12 +106,21 @@ class Compilation:
             description=f"compile the C++ source of {self}",
             **common,
         )
-        inputs = {"code": generated["code"], "wrapper": wrapper["object"], "kernels": kernels}
+        interface = ctx.action(
+            "interface",
+            name=f"interface:{self.part.id}",
+            step=f"{_STEPS}.interface",
+            inputs={},
+            outputs=[Output("interface", "interface", "tree")],
+            description=f"compile the C++ that libraries for {self.attributes['target']} have in common",
+            **common,
+        )
+        inputs = {"code": generated["code"], "wrapper": wrapper["object"], "interface": interface["interface"]}
         return ctx.action(
             "link",
             name=f"link:{self.part.id}",
             step=f"{_STEPS}.link",
-            inputs={**inputs, "runtime": self.part.inputs["runtime"]},
+            inputs={**inputs, "kernels": kernels, "runtime": self.part.inputs["runtime"]},
             outputs=[_CODE],
             description=f"link {self}",
             **common,

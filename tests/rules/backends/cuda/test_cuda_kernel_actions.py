@@ -11,7 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from modelbuild.step import Step
-from modelbuild_rules.backends.cuda.steps import choices, choose, compile, generate_code, kernel, link, wrapper
+from modelbuild_rules.backends.cuda.steps import (
+    choices,
+    choose,
+    compile,
+    generate_code,
+    interface,
+    kernel,
+    link,
+    wrapper,
+)
 from tests.program_build import program_build
 from tests.rules.backends.cuda.conftest import Lowering
 from tests.workspace_builder import Workspace
@@ -78,6 +87,7 @@ def test_programs_share_choices_and_kernels(know_runtime: Callable[..., None], w
     assert common <= kernels.keys()
     assert any(name.startswith("triton_tem_fused_convolution") for name in common)
     assert "ran" in by_kind(second, "kernel").values()
+    assert [*by_kind(second, "interface").values()] == ["cached"]
 
 
 class Net(nn.Module):
@@ -125,7 +135,9 @@ def test_a_library_is_the_same_in_one_process(
     requests = sorted(code["requests"].iterdir())
     kernels = [run(kernel, attributes, {"request": each}, "kernel")["kernel"] for each in requests]
     compiled = run(wrapper, attributes, {"wrapper": code["wrapper"]}, "object.o")["object"]
-    parts = {"code": code["code"], "wrapper": compiled, "kernels": kernels, "runtime": cpp_runtime}
+    common = run(interface, attributes, {}, "interface")["interface"]
+    parts = {"code": code["code"], "wrapper": compiled, "interface": common}
+    parts |= {"kernels": kernels, "runtime": cpp_runtime}
     by_actions = run(link, attributes, parts, "code")["code"]
     whole = run(compile, lower, {"program": partition, "runtime": cpp_runtime}, "code")["code"]
     assert contents(by_actions) == contents(whole)

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from modelbuild.step import Step
-from modelbuild_rules.backends.cuda.steps import generate_code, kernel, link, wrapper
+from modelbuild_rules.backends.cuda.steps import generate_code, interface, kernel, link, wrapper
 
 
 def run(step: Step) -> None:
@@ -55,5 +55,8 @@ def compile(step: Step, work: Path) -> None:
         kernels.append(output["kernel"])
     step.progress("linking")
     run(wrapper.run, attributes, {"wrapper": (files["wrapper.cpp"],)}, {"object": work / "wrapper.o"})
-    inputs = {"code": (code["code"],), "wrapper": (work / "wrapper.o",), "kernels": tuple(kernels)}
-    run(link.run, attributes, {**inputs, "runtime": step.inputs["runtime"]}, step.outputs)
+    common = made("common", "interface")
+    run(interface.run, attributes, {}, common)
+    objects = {"wrapper": (work / "wrapper.o",), "interface": (common["interface"],)}
+    inputs = {"code": (code["code"],), **objects, "kernels": tuple(kernels), "runtime": step.inputs["runtime"]}
+    run(link.run, attributes, inputs, step.outputs)

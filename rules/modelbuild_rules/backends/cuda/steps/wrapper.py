@@ -17,5 +17,5 @@ from modelbuild_rules.backends.cuda.steps.library.wrapper import compile_wrapper
 
 def run(step: Step) -> None:
     with TemporaryDirectory() as work:
-        made = compile_wrapper(step.input("wrapper"), step.params["target"], Path(work))
+        made = compile_wrapper(step.input("wrapper").read_text(), step.params["target"], Path(work))
         shutil.copyfile(made, step.outputs["object"])

@@ -27,6 +27,7 @@ from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, common_gpu
 from modelbuild_rules.backends.cuda.steps.kernels.product_choice import Choice
 from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
+from modelbuild_rules.backends.cuda.steps.library.wrapper import interface
 
 if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import Estimate
@@ -123,7 +124,7 @@ def generate(
             raise StepError(missing)
         names = sorted(graph.wrapper_code._kernel_name_to_body)
         made.kernels = tuple(Kernel(name, requested[name]) for name in names)
-        made.source = _sizes_declared(_quiet(f"{wrapper}\n{definitions}"), made.kernels)
+        made.source = _sizes_declared(_quiet(_without_interface(f"{wrapper}\n{definitions}")), made.kernels)
         made.estimate = estimate(graph, chooser.cycles, gpu)
         originals = graph.allocated_constant_name
         made.constants = tuple(
@@ -202,6 +203,15 @@ def _float32(precision: str) -> Iterator[None]:
     finally:
         for kind, usual in zip(kinds, before, strict=True):
             kind.fp32_precision = usual
+
+
+def _without_interface(source: str) -> str:
+    """Return a wrapper's source without AOTInductor's C interface, which is compiled once for all libraries. Raises
+    ValueError if the source does not contain it once."""
+    before, *after = source.split(interface())
+    if len(after) != 1:
+        raise ValueError(f"the wrapper contains AOTInductor's interface {len(after)} times, not once")
+    return before + after[0]
 
 
 def _quiet(source: str) -> str:

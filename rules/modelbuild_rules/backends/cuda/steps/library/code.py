@@ -75,13 +75,19 @@ def write_code(
 
 
 def write_linked(
-    generated: Path, wrapper: Path, kernels: Sequence[Path], target: str, runtime: Path, work: Path, folder: Path
+    generated: Path,
+    objects: Sequence[Path],
+    kernels: Sequence[Path],
+    target: str,
+    runtime: Path,
+    work: Path,
+    folder: Path,
 ) -> None:
     """Link a library, and write it into an existing folder, with how its constants derive from the partition's
     weights, as steps/storing.py reads them.
 
     generated  a folder of `write_code`
-    wrapper    the object of its source
+    objects    of its source, and of what all libraries have in common
     kernels    the folders of its compiled kernels, one for each request, in the order of their keys
     runtime    the folder of backend_api/steps/cpp_compiler.py (make_runtime) for the machine
     work       an empty folder to build in
@@ -91,7 +97,7 @@ def write_linked(
     keys: dict[str, str] = json.loads((generated / KERNELS).read_text())
     compiled = dict(zip(sorted(set(keys.values())), kernels, strict=True))
     named = {name: compiled[key] for name, key in keys.items()}
-    library = link(wrapper, named, target, runtime, work)
+    library = link(objects, named, target, runtime, work)
     needed = check(library, target)
     shutil.copytree(generated, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(KERNELS, ABOUT))
     shutil.copyfile(library, folder / LIBRARY)

@@ -1,9 +1,9 @@
-"""Link and check a library from an object and kernels, without the machine's own tools."""
+"""Link and check a library from objects and kernels, without the machine's own tools."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from modelbuild.step import StepError
@@ -12,7 +12,6 @@ from modelbuild_rules.backend_api.steps.elf import Needs, machine, needs
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
 from modelbuild_rules.backends.cuda.steps.generate.requests import shared_memory
 from modelbuild_rules.backends.cuda.steps.library.images import IMAGE, read_usage
-from modelbuild_rules.backends.cuda.steps.library.shims import SOURCE
 
 DRIVER = "libcuda.so.1"
 
@@ -20,24 +19,19 @@ _CUDA = re.compile(r"cu(da)?[A-Z]\w+\Z")
 _DRIVER = re.compile(r"cu[A-Z]\w+\Z")
 
 
-def link(wrapper: Path, kernels: Mapping[str, Path], target: str, runtime: Path, folder: Path) -> Path:
+def link(objects: Sequence[Path], kernels: Mapping[str, Path], target: str, runtime: Path, folder: Path) -> Path:
     """Return the path of a library that is linked in `folder` for a machine.
 
-    wrapper  its object
+    objects  of its source, and of what all libraries have in common
     kernels  the folders of its compiled kernels, by the names in its source
     runtime  a folder of backend_api/steps/cpp_compiler.py (make_runtime)
     """
     (folder / "kernels.S").write_text(_embedded(kernels, folder))
-    (folder / "shims.cpp").write_text(SOURCE)
-    objects = [
-        wrapper,
-        compile_object(folder / "shims.cpp", target, ["-std=c++20", "-O1", "-ffunction-sections"], folder),
-        compile_object(folder / "kernels.S", target, [], folder),
-    ]
-    symbols = sorted(name for name in needs(wrapper).undefined if _DRIVER.match(name))
+    images = compile_object(folder / "kernels.S", target, [], folder)
+    symbols = sorted({name for each in objects for name in needs(each).undefined if _DRIVER.match(name)})
     driver = stub_library(DRIVER, symbols, target, folder)
     made = folder / "library.so"
-    link_library(objects, runtime, [driver], "AOTInductor*", target, made)
+    link_library([*objects, images], runtime, [driver], "AOTInductor*", target, made)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Compile a library's C++ source, without the machine's own tools.
+"""Compile the C++ of a library, without the machine's own tools: its own source, and what all libraries have in common.
 
 The output does not depend on paths: sources have fixed names in one folder, and headers' paths are mapped to names.
 """
@@ -9,9 +9,12 @@ from pathlib import Path
 
 from modelbuild_rules.backend_api.steps.cpp_compiler import compile_object
 from modelbuild_rules.backends.cuda.steps.library.cuda_home import cuda_home, package_home
+from modelbuild_rules.backends.cuda.steps.library.shims import SOURCE
 
-WRAPPER = "wrapper.cpp"
+INTERFACE = "_inductor/codegen/aoti_runtime/interface.cpp"
+"""The source, in torch, of AOTInductor's C interface, which each of its wrappers contains."""
 
+_DEVICE = "#include <torch/csrc/inductor/aoti_include/cuda.h>\n"
 _DEFINED = (
     "C10_USING_CUSTOM_GENERATED_MACROS",
     "STANDALONE_TORCH_HEADER",
@@ -21,10 +24,26 @@ _DEFINED = (
 )
 
 
-def compile_wrapper(source: Path, target: str, folder: Path) -> Path:
-    """Return the object of a library's source, compiled in a folder for a machine."""
-    (folder / WRAPPER).write_bytes(source.read_bytes())
-    return compile_object(folder / WRAPPER, target, _flags(folder), folder)
+def interface() -> str:
+    """Return the source of AOTInductor's C interface."""
+    return (package_home("torch") / INTERFACE).read_text()
+
+
+def compile_wrapper(source: str, target: str, folder: Path) -> Path:
+    """Return the object of a library's own source, compiled in a folder for a machine."""
+    return _compiled("wrapper.cpp", source, target, folder)
+
+
+def compile_interface(target: str, folder: Path) -> list[Path]:
+    """Return the objects that all libraries for a machine have in common, compiled in a folder."""
+    (folder / "shims.cpp").write_text(SOURCE)
+    shims = compile_object(folder / "shims.cpp", target, ["-std=c++20", "-O1", "-ffunction-sections"], folder)
+    return [_compiled("interface.cpp", _DEVICE + interface(), target, folder), shims]
+
+
+def _compiled(name: str, source: str, target: str, folder: Path) -> Path:
+    (folder / name).write_text(source)
+    return compile_object(folder / name, target, _flags(folder), folder)
 
 
 def _flags(folder: Path) -> list[str]:
