@@ -1,9 +1,12 @@
 """Print what a change to a model for CUDA repeats: the actions that run, by kind, and the seconds.
 
-    .venv/bin/python benchmarks/cuda_changes.py [--jobs N] [--cold] [CHANGE...]
+    .venv/bin/python benchmarks/cuda_changes.py [--jobs N] [--peers] [CHANGE...]
+    .venv/bin/python benchmarks/cuda_changes.py --cold MODEL... [--jobs N...]
 
 Each row builds a program from timm 1.0.31 after the row above it, with one cache: ResNet-18, other weights, another
-layer, float16, four pictures, and ResNet-34. `--cold` adds a build of ResNet-34 with a cache of its own.
+layer, float16, four pictures, and ResNet-34. `--peers` runs two scripts after each row, which need a GPU and a C++
+compiler: torch's `aoti_compile_and_package`, and ExecuTorch's partitioner for CUDA; one cache of Inductor for all rows.
+`--cold` builds programs of timm's models together, with an empty cache for each number of jobs.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-KINDS = ("export", "partition", "weights", "choices", "choose", "compile", "kernel", "wrapper", "link", "store", "emit")
+KINDS = (
+    *("export", "partition", "weights", "choices", "choose", "compile", "kernel", "wrapper", "interface", "link"),
+    *("store", "emit"),
+)
 SOURCE = """import timm
 import torch
 
@@ -54,45 +61,99 @@ CHANGES = {
     "batch": ('{ name = "resnet18" }', 4, "float32"),
     "related": ('{ name = "resnet34" }', 1, "float32"),
 }
+PEERS = {
+    "aoti_compile_and_package": """
+torch._inductor.aoti_compile_and_package(program, package_path=folder + "/program.pt2")
+""",
+    "ExecuTorch": """
+from executorch.backends.cuda.cuda_backend import CudaBackend
+from executorch.backends.cuda.cuda_partitioner import CudaPartitioner
+from executorch.exir import to_edge_transform_and_lower
+partitioner = CudaPartitioner([CudaBackend.generate_method_name_compile_spec("forward")])
+lowered = to_edge_transform_and_lower(program, partitioner=[partitioner]).to_executorch()
+with open(folder + "/program.pte", "wb") as file:
+    lowered.write_to_file(file)
+""",
+}
+SCRIPT = """
+import sys, torch
+from nets import net
+folder = sys.argv[1]
+model = net({arguments}).cuda()
+program = torch.export.export(model, (torch.rand({batch}, 3, 224, 224, device="cuda", dtype=torch.{dtype}),))
+{rest}
+"""
 
 
-def build(workspace: Path, cache: Path, name: str, jobs: int) -> tuple[Counter[str], Counter[str], float]:
-    """Build a program; return the numbers of actions that ran and of all, by kind, and the seconds."""
-    result = workspace / f"{name}.json"
-    command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", f"//:{name}", "--jobs", str(jobs)]
+def workspace_of(folder: Path, programs: Iterable[tuple[str, str, int, str]]) -> Path:
+    """Write a workspace with programs: names, arguments, batch sizes and types."""
+    folder.mkdir()
+    (folder / "MODELBUILD.toml").touch()
+    (folder / "nets.py").write_text(SOURCE)
+    declared = [PROGRAM.format(name=name, kwargs=k, batch=b, dtype=d) for name, k, b, d in programs]
+    (folder / "BUILD.toml").write_text(HEAD + "".join(declared))
+    return folder
+
+
+def build(workspace: Path, cache: Path, names: Sequence[str], jobs: int) -> tuple[Counter[str], Counter[str], float]:
+    """Build programs; return the numbers of actions that ran and of all, by kind, and the seconds."""
+    result = workspace / "result.json"
+    command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", *(f"//:{name}" for name in names)]
     began = time.monotonic()
     environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(cache)}
     with result.open("w") as out:
-        subprocess.run([*command, "--json"], check=True, stdout=out, stderr=subprocess.DEVNULL, env=environment)
+        subprocess.run([*command, "--jobs", str(jobs), "--json"], check=True, stdout=out, env=environment)
     seconds = time.monotonic() - began
     actions = json.loads(result.read_text())["actions"]
     ran = Counter(each["mnemonic"] for each in actions if each["status"] == "ran")
     return ran, Counter(each["mnemonic"] for each in actions), seconds
 
 
-def row(name: str, ran: Counter[str], every: Counter[str], seconds: float) -> str:
+def row(name: str, ran: Counter[str], every: Counter[str], seconds: Sequence[float]) -> str:
     cells = [f"{ran[kind]} of {every[kind]}" if every[kind] > 1 else str(ran[kind]) for kind in KINDS]
-    return f"| {name} | {' | '.join(cells)} | {seconds:.0f} |"
+    return f"| {name} | {' | '.join(cells)} | {' | '.join(f'{each:.0f}' for each in seconds)} |"
+
+
+def peer(workspace: Path, name: str, change: str) -> float:
+    """Return the seconds that a script takes."""
+    kwargs, batch, dtype = CHANGES[change]
+    arguments = kwargs.strip("{} ")
+    script = workspace / f"{name}.py"
+    script.write_text(SCRIPT.format(arguments=arguments, batch=batch, dtype=dtype, rest=PEERS[name]))
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(workspace / name)}
+    began = time.monotonic()
+    subprocess.run([sys.executable, script, workspace], check=True, env=environment, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def changes(folder: Path, names: Sequence[str], jobs: int, peers: Sequence[str]) -> None:
+    workspace = workspace_of(folder / "workspace", [(name, *each) for name, each in CHANGES.items()])
+    heads = ["change", *KINDS, "seconds", *peers]
+    print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
+    for name in names:
+        ran, every, seconds = build(workspace, folder / "cache", [name], jobs)
+        print(row(name, ran, every, [seconds, *(peer(workspace, each, name) for each in peers)]), flush=True)
+
+
+def cold(folder: Path, models: Sequence[str], jobs: Sequence[int]) -> None:
+    workspace = workspace_of(folder / "workspace", [(name, f'{{ name = "{name}" }}', 1, "float32") for name in models])
+    for number in jobs:
+        _, every, seconds = build(workspace, folder / str(number), models, number)
+        print(f"{len(models)} programs, {sum(every.values())} actions, {number} jobs: {seconds:.0f} s", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("changes", nargs="*", metavar="CHANGE", help=f"of {', '.join(CHANGES)} (default: all)")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--cold", action="store_true", help="also build ResNet-34 with an empty cache")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[2])
+    parser.add_argument("--peers", action="store_true", help="also run the scripts")
+    parser.add_argument("--cold", nargs="+", metavar="MODEL", help="build these models with an empty cache")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Path(folder) / "workspace"
-        workspace.mkdir()
-        (workspace / "MODELBUILD.toml").touch()
-        (workspace / "nets.py").write_text(SOURCE)
-        declared = [PROGRAM.format(name=n, kwargs=k, batch=b, dtype=d) for n, (k, b, d) in CHANGES.items()]
-        (workspace / "BUILD.toml").write_text(HEAD + "".join(declared))
-        print(f"| change | {' | '.join(KINDS)} | seconds |\n|{' --- |' * (len(KINDS) + 2)}")
-        for name in given.changes or CHANGES:
-            print(row(name, *build(workspace, Path(folder) / "cache", name, given.jobs)), flush=True)
         if given.cold:
-            print(row("related, cold", *build(workspace, Path(folder) / "cold", "related", given.jobs)), flush=True)
+            cold(Path(folder), given.cold, given.jobs)
+        else:
+            changes(Path(folder), given.changes or [*CHANGES], given.jobs[0], [*PEERS] if given.peers else [])
 
 
 if __name__ == "__main__":
