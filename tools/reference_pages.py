@@ -24,7 +24,7 @@ import modelbuild.api
 import modelbuild.rule_runner
 import modelbuild.step
 import modelbuild_rules
-from modelbuild.analysis.rule_help import Attribute, describe_rule
+from modelbuild.analysis.rule_help import Attribute, AttributeTable, describe_rule
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Provider, Rule
 from modelbuild_rules import providers
@@ -53,36 +53,76 @@ def pages() -> dict[str, str]:
 def rules_page(rules: Mapping[str, Rule]) -> str:
     described = {name: describe_rule(rule) for name, rule in sorted(rules.items())}
     tables = {table.name: table for each in described.values() for table in each.tables}
+    kinds = {kind: [each for each in tables.values() if kind in _about_type(each)] for kind in ("Backend", "Quantizer")}
+    words = {frozenset(table.name for table in members): f"table {kind}" for kind, members in kinds.items() if members}
     lines = [
         "# Rules",
         GENERATED,
-        "Every built-in rule with its attributes, as `modelbuild help RULE` prints them."
-        "\n[build-files.md](build-files.md) explains them with examples.",
-        "An attribute without a default is optional unless it is `required`; an absent list or text is empty."
-        "\n*Files* are a list of files, or a table [Glob](#glob); *strings* are a list. A *file* is a path in the"
-        "\npackage, or the label of a target that provides one file. The name of a rule stands for the label of such a"
-        "\ntarget.",
+        "Every built-in rule with its attributes; `modelbuild help RULE` also prints an example.",
+        "An attribute without a type is a string. An attribute without a default is optional unless it is `required`;"
+        "\nan absent list or string is empty, an absent boolean false. *Files* are a list of files, or a table"
+        "\n[Glob](#glob); *strings* are a list. A *file* is a path in the package, or the label of a target with one"
+        "\nfile. A rule's name stands for the label of its target.",
         ", ".join(f"[{name}](#{name})" for name in described),
         "## Attributes of every target",
-        _attributes(next(iter(described.values())).every, {}, ""),
+        _attributes(next(iter(described.values())).every, {}, "", {}),
     ]
     known: dict[Attribute, str] = {}
     for name, each in described.items():
-        lines += [f"## {name}", each.attributes.about, f"```toml\n{each.example.strip()}\n```"]
-        lines += [_attributes(each.attributes.attributes, known, name)]
+        lines += [f"## {name}", each.attributes.about]
+        lines += [f"[Example]({EXAMPLES[name]})" if name in EXAMPLES else f"```toml\n{each.example.strip()}\n```"]
+        lines += [_attributes(each.attributes.attributes, known, name, words)]
     lines += ["## Tables inside attributes"]
+    for kind, members in sorted(kinds.items()) if words else ():
+        links = ", ".join(f"[{table.name}](#{table.name.lower()})" for table in members)
+        lines += [f"### {kind}", f"A name, such as `{members[0].attributes[0].type}`, or a table: {links}."]
     for table in sorted(tables.values(), key=lambda table: table.name):
-        lines += [f"### {table.name}", table.about, _attributes(table.attributes, known, table.name)]
+        lines += [f"### {table.name}", table.about, _attributes(table.attributes, known, table.name, words)]
     return _joined(lines)
 
 
-def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner: str) -> str:
-    """Return a list of attributes. Attributes of `known`, by the earlier owners of equal attributes, are named only."""
+FIRST_MODEL = "../tutorial/first-model.md#the-workspace"
+QUANTIZE = "../how-to/quantize.md#8-bits-with-ranges-from-data"
+DEVICE = "../how-to/test-on-a-device.md#reach-the-device"
+EXAMPLES = {
+    "backend_stack": FIRST_MODEL,
+    "dataset": QUANTIZE,
+    "device_runner": DEVICE,
+    "device_target": DEVICE,
+    "filegroup": "build-files.md#buildtoml",
+    "http_file": "../how-to/publish.md#use-what-is-published",
+    "kernel_library": "../how-to/custom-kernels.md#an-operator-of-your-own",
+    "pte_program": FIRST_MODEL,
+    "pte_test": "tests.md#pte_test",
+    "pypi_file": "bundles.md#tensorrts-library-in-a-bundle",
+    "python_toolchain": "../how-to/toolchains.md#declare-one",
+    "quantization_recipe": "../how-to/custom-quantizer.md",
+    "quantized_model": QUANTIZE,
+    "release": "../how-to/publish.md",
+    "runtime_bundle": "bundles.md#several-programs-in-a-bundle",
+    "tensorrt_engine": "tensorrt.md#engines-from-elsewhere",
+    "torch_model": "build-files.md#torch_model",
+}
+"""Places with an example of a rule; the page has an example of other rules."""
+
+
+def _about_type(table: AttributeTable) -> str:
+    """Return the description of a table's attribute `type`, in title case; '' if it has no such attribute."""
+    return "".join(row.about.title() for row in table.attributes if row.name == "type")
+
+
+def _attributes(
+    rows: tuple[Attribute, ...], known: dict[Attribute, str], owner: str, words: Mapping[frozenset[str], str]
+) -> str:
+    """Return a list of attributes. Attributes of `known`, by the earlier owners of equal attributes, are named only.
+    `words` are the words for one of several tables."""
     lines: list[str] = []
     for row in rows:
         if row not in known:
             known[row] = owner
-            lines.append(f"- `{row.name}` ({_type(row)}): {_escaped(row.about.replace(NEW_PARAGRAPH, ' '))}")
+            about = "" if row.name == "type" else f": {_escaped(row.about.replace(NEW_PARAGRAPH, ' '))}"
+            kind = _type(row, words)
+            lines.append(f"- `{row.name}`{f' ({kind})' if kind else ''}{about}")
     repeated: dict[str, list[str]] = {}
     for row in rows:
         if known[row] != owner:
@@ -91,18 +131,29 @@ def _attributes(rows: tuple[Attribute, ...], known: dict[Attribute, str], owner:
     return "\n".join(lines)
 
 
-def _type(row: Attribute) -> str:
-    """Return an attribute's type, with links to tables, and its default."""
-    text = row.type.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
+def _type(row: Attribute, words: Mapping[frozenset[str], str]) -> str:
+    """Return an attribute's type, with links to tables, and its default; '' for a string without a default."""
+
+    def word(union: re.Match[str]) -> str:
+        return words.get(frozenset(re.findall(r"table (\w+)", union[0])), union[0])
+
+    text = re.sub(r'(?:"\w+"(?:, | or ))*table \w+(?:, table \w+)*(?: or table \w+)+', word, row.type)
+    text = re.sub(r"\((table \w+)\)", r"\1", text)
+    text = text.replace("(list of file or table Glob)", "files").replace("list of file or table Glob", "files")
     text = re.sub(
         r" \(at least ([\d.]+), at most ([\d.]+)\)", r" from \1 to \2", text.replace("list of string", "strings")
     )
+    text = re.sub(r" \(at least ([\d.]+)\)", r" from \1", text)
     text = re.sub(r"^(.*) or table of \(?\1\)? by name$", r"\1, or a table of these by name", text)
+    text = re.sub(r"^(.*), (.*) or table of \(\1 or \2\) by name$", r"\1 or \2, or a table of these by name", text)
     text = re.sub(r"\blabel of an? ((?:\w+, )*\w+(?: or \w+)?)", _linked_rules, text)
     text = _escaped(re.sub(r"\btable ([A-Z]\w*)", lambda found: f"[{found[1]}](#{found[1].lower()})", text))
+    facts = [] if text == "string" else [text]
     if row.required:
-        return f"{text}, required"
-    return text if row.default in ("", "[]", '""') else f"{text}, default `{row.default}`"
+        facts.append("required")
+    elif row.default not in ("", "[]", '""', "false"):
+        facts.append(f"default `{row.default}`")
+    return ", ".join(facts)
 
 
 def _linked_rules(found: re.Match[str]) -> str:
@@ -116,8 +167,10 @@ def api_page() -> str:
     lines = [
         "# The rules API",
         GENERATED,
-        "All names that a rule package may import from `modelbuild.api`, the interface of a step, and the"
-        "\nproviders of the built-in rules. [Writing a rule](../how-to/custom-rule.md) shows their use.",
+        "The names that a rule package may import from `modelbuild.api`, the interface of a step, and the providers of"
+        "\nthe built-in rules. [Writing a rule](../how-to/custom-rule.md) shows their use. Any module of a rule package"
+        "\noutside of folders called `steps` may define rules, extensions, commands, probes and runtimes; `package` of"
+        "\nthese is the package's import name.",
         "## modelbuild.api",
     ]
     for name in modelbuild.api.__all__:
@@ -161,7 +214,7 @@ def backend_page() -> str:
 
 # Modules of backend_api.steps that modelbuild's own backends share: kernels, libraries and rewrites of theirs.
 SHARED = ("aten", "composite_operators", "cpp_compiler", "division", "elf", "half_precision", "kept_results")
-SHARED += ("partition_files", "resizing", "shapes")
+SHARED += ("partition_files", "resizing", "sampling", "shapes")
 
 
 def backend_api() -> dict[str, set[str]]:
@@ -182,8 +235,7 @@ def _member(name: str, value: Any) -> Iterator[str]:
     """Yield the heading, signature, docstring, fields and methods of a class, function or type."""
     yield f"### {name}"
     if inspect.isfunction(value):
-        yield f"```python\n{_signature(name, value)}\n```"
-        yield from _docstring(value.__doc__)
+        yield from _described(_signature(name, value), value)
         return
     if not inspect.isclass(value):
         yield ABOUT_TYPES[name]
@@ -194,8 +246,9 @@ def _member(name: str, value: Any) -> Iterator[str]:
     yield from _docstring(inspect.getdoc(value) if value.__doc__ and "__doc__" in vars(value) else None)
     yield from _fields(value)
     for base in value.__bases__:
-        if base.__name__ in modelbuild.api.__all__ and any(_methods(base)):
-            yield f"Also has the methods of [{base.__name__}](#{base.__name__.lower()})."
+        fields = dataclasses.fields(base) if dataclasses.is_dataclass(base) else ()
+        if base.__name__ in modelbuild.api.__all__ and (fields or any(_methods(base))):
+            yield f"Also has the members of [{base.__name__}](#{base.__name__.lower()})."
     for method, function in _methods(value):
         if isinstance(function, property):
             yield from _described(f"{name}.{method}", function)
@@ -216,8 +269,8 @@ def _described(signature: str, function: Any) -> Iterator[str]:
 
 ABOUT_TYPES = {
     "Artifact": "A file or folder that an action reads or writes: a `SourceArtifact` or a `DerivedArtifact`.",
-    "Duration": "A type for attributes: seconds, written as a number or as text such as `30 min`.",
-    "Size": "A type for attributes: bytes, written as a number or as text such as `20GiB`.",
+    "Duration": "A type for attributes: seconds, as a number or text such as `30 min`.",
+    "Size": "A type for attributes: bytes, as a number or text such as `20GiB`.",
     "Sources": "A type for attributes: a list of `Source`, or a `Glob`.",
 }
 
@@ -245,6 +298,9 @@ def _fields(value: type) -> Iterator[str]:
     if not dataclasses.is_dataclass(value):
         return
     described = {name for names, _ in FIELD.findall(inspect.getdoc(value) or "") for name in names.split(", ")}
+    for base in value.__bases__:
+        if base.__name__ in modelbuild.api.__all__ and dataclasses.is_dataclass(base):
+            described |= {field.name for field in dataclasses.fields(base)}
     rest = [field for field in dataclasses.fields(value) if field.name not in described]
     if rest:
         yield "Fields: " + ", ".join(f"`{field.name}: {field.type}`" for field in rest) + "."
@@ -254,7 +310,8 @@ def _methods(value: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods and properties that a class itself defines, with docstrings."""
     for name, member in vars(value).items():
         function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
-        if not name.startswith("_") and (inspect.isfunction(function) or isinstance(function, property)):
+        listed = not name.startswith("_") and name != "package"
+        if listed and (inspect.isfunction(function) or isinstance(function, property)):
             yield name, function
 
 
@@ -272,7 +329,7 @@ def _signature(name: str, function: Any) -> str:
         shown.append(f"{stars}{each.name}: {each.annotation}{default}")
     end = f") -> {given.return_annotation}"
     line = f"{name}({', '.join(shown)}{end}"
-    return line if len(line) <= 100 else "\n".join([f"{name}(", *(f"    {each}," for each in shown), end])
+    return line if len(line) <= 130 else "\n".join([f"{name}(", *(f"    {each}," for each in shown), end])
 
 
 def _docstring(text: str | None) -> Iterator[str]:

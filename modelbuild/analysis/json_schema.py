@@ -37,21 +37,19 @@ OF_EVERY_TARGET: dict[str, Any] = {
         **_TEXT,
         "format": "label",
         "rules": ["python_toolchain"],
-        "description": "The python_toolchain that its actions run in, and those of its dependencies; 'installed': the"
-        " Python of modelbuild.",
+        "description": "The toolchain of its actions and its dependencies' actions; 'installed': modelbuild's Python.",
     },
     "action_timeout": {
         "type": ["string", "integer"],
-        "description": 'Duration that an action of the target may run, such as "2 h" or seconds; in place of the'
-        " build's limit.",
+        "description": 'Time limit of each action, such as "2 h" or seconds, instead of the build\'s limit.',
     },
     "matrix": {
         "anyOf": [
             {**_TEXT, "format": "matrix"},
             {"type": "object", "properties": {"exclude": _EXCLUDE}, "additionalProperties": _AXES},
         ],
-        "description": "Axes and their values, or the name of a [[matrix]] of the file that has them; the target is"
-        " declared once for each combination, with {axis} replaced in its name and attributes.",
+        "description": "Axes and their values, or the name of a [[matrix]] of the file; the target is declared for each"
+        " combination, with {axis} replaced in its name and attributes.",
     },
 }
 # Tables that are no targets.

@@ -22,10 +22,10 @@ def attribute_reference(name: str, number: int) -> str:
 
 
 def node_reference(name: str, origin: str | None) -> str:
-    """Return a node's description for messages; `origin` is the exported program's node, None if unknown."""
+    """Return a node's description for messages; `origin` is the exported program's node."""
     return f"node {name} from {origin}" if origin else f"node {name}"
 
 
 def operator_reference(index: int, op: str) -> str:
-    """Return the description of a partition's node by its index among those that compute, and its operator."""
+    """Return the description of a partition's node by its index among compute nodes, and its operator."""
     return f"operator {index} of the partition ({op})"

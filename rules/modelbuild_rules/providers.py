@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelLibrary(Provider):
-    """Operators of a workspace, and the sources of their kernels.
+    """Operators, and the sources of their kernels.
 
     name       the library's name in programs
     operators  as "my_ops::scale"
     eager      Python files that register the operators
-    described  file: operators.json of kernels/steps/operators.py
+    described  operators.json of kernels/steps/operators.py
     srcs       C++ sources
     headers    C++ headers
-    tools      distributions whose versions decide the behaviour of `eager`
+    tools      distributions that decide the behaviour of `eager`
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("kernel_library",)
@@ -67,11 +67,11 @@ class QuantizationRecipe(Provider):
 
 @dataclass(frozen=True)
 class Dataset(Provider):
-    """Samples: arrays by name. One of the fields is set.
+    """Samples, by one of the fields.
 
     files      the same number of files for each name, in the samples' order
     archives   a .npz or .safetensors file for each sample
-    generated  tree: a file of safetensors for each sample, 0.safetensors, 1.safetensors, ...
+    generated  tree: a file for each sample, 0.safetensors, 1.safetensors, ...
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("dataset",)
@@ -135,7 +135,7 @@ class ModelMethod:
 
 @dataclass(frozen=True)
 class Model(Provider):
-    """A module: its methods by name. A model whose inputs are declared without methods has the method `forward`."""
+    """A module: its methods by name. A model without declared methods has the method `forward`."""
 
     made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
 
@@ -157,7 +157,7 @@ class StackEntry:
 class CompiledModule(Provider):
     """A module that was compiled elsewhere, such as a TensorRT engine.
 
-    backend     a backend that takes the module's calls, as an entry of a stack
+    backend     the backend of the module's calls, as an entry of a stack
     inputs      in the order of the module's arguments
     outputs     in the order of the delegate's results
     """
@@ -190,10 +190,10 @@ class DeviceTarget(Platform):
     """A kind of machine that programs are compiled for.
 
     arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
-    compute_capabilities  CUDA compute capabilities as "8.6", in the order declared; empty for a device without CUDA
-    gpu                   index of the device's GPU that runs the program
-    memory                bytes of GPU memory (of main memory if there is no GPU); None if unknown
-    min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
+    compute_capabilities  as "8.6", in the order declared; empty for a device without CUDA
+    gpu                   of the GPU that runs the program
+    memory                bytes of GPU memory, or of main memory without a GPU; None if unknown
+    min_glibc             oldest glibc that libraries must load on, as "2.31"; None for any
     runners               ways to reach devices of this kind; no key contains them
     """
 
@@ -247,13 +247,13 @@ class Program(Runnable):
     """A program that ExecuTorch runs.
 
     pte         file: the program
-    ptd         file: weights kept outside the program; None if there are none
-    delegation  file: JSON of each node's backend, and other backends' reasons to refuse the node
+    ptd         file: weights outside the program; None if there are none
+    delegation  file: JSON of each node's backend, and others' reasons to refuse it
     signature   file: JSON of the inputs and outputs of each method
     methods     its methods by name
     device      the device that it was compiled for; None if unknown or irrelevant
     kernels     kernel libraries for its device
-    verified    file: the result of its comparison with its model; None if it was not compared
+    verified    file: the comparison with its model; None if it was not compared
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("pte_program",)

@@ -35,7 +35,7 @@ def test_lists_every_rule_with_its_summary_outside_of_a_workspace(help_of: Help,
     assert (code, err) == (0, "")
     named = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2] != " "]
     assert named == sorted(load_rules(repository, []).by_name)
-    assert re.search(r"^  filegroup +A named set of files that other targets use as sources\.$", out, re.MULTILINE)
+    assert re.search(r"^  filegroup +Files that other targets use\.$", out, re.MULTILINE)
 
 
 def test_describes_a_rule_with_types_defaults_meaning_and_an_example(help_of: Help) -> None:

@@ -1,4 +1,4 @@
-"""The declaration of a backend, for rules, steps and commands.
+"""Declarations of backends.
 
 A backend is an extension of `backend_stack`, from any rule package. Its declaration (a `Backend`, or an instance of a
 subclass that derives more from attributes and device) names up to two step modules: one that partitions
@@ -29,7 +29,7 @@ def _operator(text: str) -> str:
 
 
 def as_set(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values sorted, without duplicates, so that equal sets have equal keys."""
+    """Return the values sorted, each once, so that equal sets have equal keys."""
     return tuple(sorted(set(values)))
 
 
@@ -44,7 +44,7 @@ Values = Mapping[str, Any]
 
 
 class DeviceFacts(TypedDict, total=False):
-    """The facts of the program's DeviceTarget that a backend's `device` names; empty if there is no device."""
+    """Facts of the program's DeviceTarget; empty without a device."""
 
     arch: str
     """As in wheels' platform tags: "x86_64", "aarch64"."""
@@ -53,24 +53,24 @@ class DeviceFacts(TypedDict, total=False):
     """Always "linux"."""
 
     compute_capabilities: tuple[str, ...]
-    """CUDA compute capabilities, as "8.6"; empty for a device without CUDA."""
+    """As "8.6"; empty for a device without CUDA."""
 
     gpu: int
     """Index of the device's GPU that runs the program."""
 
     memory: int | None
-    """Bytes of GPU memory, or of main memory if there is no GPU; None if unknown."""
+    """Bytes of GPU memory, or of main memory without a GPU; None if unknown."""
 
     min_glibc: str | None
-    """Oldest glibc that compiled libraries must load on, as "2.31"; None for any."""
+    """Oldest glibc for libraries, as "2.31"; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """An additional output of a program, merged from files of its partitions' compile steps.
+    """An additional output of a program, merged from files of compile steps.
 
-    name     name of the output, and of the file in a compile step's folder
-    merging  import name of the module whose `merge(files, made)` writes the merged file
+    name     of the output, and of the file in a compile step's folder
+    merging  import name of the module whose `merge(files, made)` writes it
     """
 
     name: str
@@ -83,8 +83,8 @@ class Library:
 
     name     its name
     license  an SPDX expression
-    files    patterns of the files' paths, such as "lib/libvulkan_*.so"
-    version  its name in `versions` of the runtime's manifest; '' if another project's file pins its version
+    files    patterns of paths, such as "lib/libvulkan_*.so"
+    version  its name in `versions` of the runtime's manifest; '' if another project's file pins it
     purl     package URL without a version; '' if unknown
     """
 
@@ -102,11 +102,10 @@ class Part:
     id             its name among the program's
     nodes          number of nodes that compute
     bytes          bytes of its weights
-    inputs         the inputs of the compile step: `partition`, or `program` for a backend with a store step, and the
-                   prerequisites
-    attributes     attributes of the backend's table, by name; files are in `inputs`
+    inputs         inputs of the compile step: `partition`, or `program` with a store step, and the prerequisites
+    attributes     attributes of the table by name; files are in `inputs`
     facts          the facts of the device that the backend gets
-    error_text     the text of errors of steps that read the partition
+    error_text     for errors of steps that read the partition
     """
 
     id: str
@@ -122,30 +121,29 @@ class Part:
         return f"{self.id} for {backend} ({self.nodes} operator{'s' * (self.nodes != 1)})"
 
     def memory(self, copies: int) -> int:
-        """Return the bytes of memory of a process that holds so many copies of the weights."""
+        """Return the bytes of a process with so many copies of the weights."""
         return (1 << 30) + copies * self.bytes
 
 
 @dataclass(frozen=True)
 class Backend(Extension):
-    """The declaration of a backend. Each attribute of its table states what it decides: `Decides("partition")` which
-    nodes the backend takes, `Decides("compile")` the bytes of a compiled partition, `Decides("emit")` the additional
-    output. Attributes that name a file are inputs of the compile step, by their names.
+    """The declaration of a backend. Each attribute of its table states its effect: `Decides("partition")` on the nodes
+    that the backend takes, `Decides("compile")` on the bytes of a compiled partition, `Decides("emit")` on the
+    additional output. Attributes that name a file are inputs of the compile step.
 
-    partitioning  import name of the module that selects and prepares its nodes; '' for a backend that takes all
-                  remaining nodes and compiles nothing
+    partitioning  import name of the module that selects its nodes; '' if it takes all remaining nodes and compiles
+                  nothing
     compiling     import name of the step that compiles a partition
-    storing       import name of the step that writes the weights of a compiled partition. The compile step then gets no
-                  values of weights, so that other values do not repeat it. '' if the compile step writes them
-    store_tools   distributions that decide the bytes of stored weights, besides numpy and torch
-    device        the facts of the device (fields of DeviceFacts) that the methods get. A program of a backend that
-                  names a fact needs a device
-    tools         distributions whose versions decide the bytes of a compiled partition
-    runs_here     true if the C++ runtime runs its partitions on the machine of the build; for other backends, the
-                  partition step compares partitions with the program, in eager mode on the example inputs
-    libraries     projects with files in a runtime that runs its partitions, for SBOMs
+    storing       import name of the step that writes the weights of a compiled partition. Then the compile step gets no
+                  values of weights. '' if the compile step writes them
+    store_tools   distributions that decide stored weights, besides numpy and torch
+    device        fields of DeviceFacts that the methods get. With a field, programs need a device
+    tools         distributions that decide the bytes of a compiled partition
+    runs_here     true if the C++ runtime runs its partitions in a build; else the partition step compares partitions
+                  with the program in eager mode
+    libraries     projects with files in its runtime, for SBOMs
 
-    Raises TypeError for an attribute that does not state what it decides.
+    Raises TypeError for an attribute that does not state its effect.
     """
 
     partitioning: str = ""
@@ -166,15 +164,15 @@ class Backend(Extension):
 
     @property
     def is_catch_all(self) -> bool:
-        """Return whether the backend takes every remaining node, as ExecuTorch's own kernels do."""
+        """Return whether the backend takes every remaining node."""
         return not self.partitioning
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Return the attribute to change and the problem if attributes contradict each other; else None."""
+        """Return the attribute to change and the problem if attributes contradict each other."""
         return None
 
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
-        """Return why programs for the device can't be built with these attributes; '' if they can."""
+        """Return the reason why programs for the device can't be built; '' if they can."""
         return ""
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
@@ -182,17 +180,17 @@ class Backend(Extension):
         return {name: attributes[name] for name in deciding(self.attrs, "partition")}
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
-        """Return the attributes of the compile step: the values that are not files, and the facts of the device."""
+        """Return the attributes of the compile step without files, and the device's facts."""
         own = {name: attributes[name] for name in deciding(self.attrs, "compile") if name in attributes}
         return {**own, **facts}
 
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
-        """Return the folder that the compile step reads in addition to the partition; None if there is none."""
+        """Return the folder that the compile step reads besides the partition."""
         return None
 
     def compile(self, ctx: Expander, part: Part) -> DerivedArtifact:
         """Declare the actions that compile a partition; return the output of the last, a tree: `compiled`, or `code`
-        for a backend with a store step. Here it is one action of the step `compiling`."""
+        for a backend with a store step. By default one action of the step `compiling`."""
         made = "code" if self.storing else "compiled"
         gpus = self.gpus(part.attributes)
         capability = min(part.facts["compute_capabilities"], key=float) if gpus else ""
@@ -211,7 +209,7 @@ class Backend(Extension):
         )[made]
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
-        """Return the distributions whose versions decide the bytes of a compiled partition."""
+        """Return the distributions that decide the bytes of a compiled partition."""
         return self.tools
 
     def gpus(self, attributes: Values) -> int:
@@ -219,10 +217,9 @@ class Backend(Extension):
         return 0
 
     def sidecar(self, attributes: Values) -> Sidecar | None:
-        """Return the additional output that programs with this backend have; None if there is none."""
+        """Return the additional output of programs with this backend."""
         return None
 
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
-        """Return the distributions that decide which nodes it takes, without the distributions that every lowering
-        uses."""
+        """Return the distributions that decide which nodes it takes, besides every lowering's."""
         return ()

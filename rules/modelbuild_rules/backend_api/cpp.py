@@ -1,4 +1,4 @@
-"""The kind of machine that C++ is compiled for, and the libraries that its compiled libraries are linked with."""
+"""The target of compiled C++, and the libraries that it is linked with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ GLIBC = "2.28"
 
 
 def target_of(arch: str, os: str = "linux", min_glibc: str | None = None) -> str:
-    """Return zig's name of a kind of machine, as "x86_64-linux-gnu.2.28"."""
+    """Return zig's name of a target, as "x86_64-linux-gnu.2.28"."""
     return f"{arch}-{os}-gnu.{min_glibc or GLIBC}"
 
 
 def cpp_runtime(target: str) -> Prerequisite:
-    """Return the folder of libraries that C++ for a target is linked with. Making it takes a minute or two."""
+    """Return the folder of libraries that C++ for a target is linked with."""
     return Prerequisite("modelbuild_rules.backend_api.steps.cpp_runtime", "runtime", {"target": target}, ("ziglang",))

@@ -1,4 +1,4 @@
-"""The steps that an attribute of a backend's or a quantizer's table decides, stated where the attribute is declared."""
+"""The steps that an attribute of a backend's or a quantizer's table decides."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from modelbuild.api import Attrs, Source
 
 
 class Decides:
-    """The steps whose keys contain an attribute: `exclude_ops: Annotated[Operators, Decides("partition")] = ()`.
+    """The only steps whose keys contain an attribute: `exclude_ops: Annotated[Operators, Decides("partition")] = ()`.
 
-    No other step's key contains it. `Decides()` is for an attribute that is only checked.
+    `Decides()` is for an attribute that is only checked.
     """
 
     def __init__(self, *steps: str) -> None:

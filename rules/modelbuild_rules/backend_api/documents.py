@@ -1,4 +1,4 @@
-"""The JSON documents that backends and the program rules exchange, as types.
+"""JSON documents of backends and program rules.
 
 For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out of every step's key.
 """
@@ -39,8 +39,7 @@ class NeededLibrary(TypedDict):
 
 
 class PartitionFacts(TypedDict, total=False):
-    """about.json, which a backend's compile step may write: facts about a compiled partition. A backend may add other
-    facts in a subclass."""
+    """about.json, which a compile step may write: facts about a compiled partition. A subclass may add others."""
 
     capabilities: list[int]
     """Compute capabilities that it runs on, as 86 for 8.6."""
@@ -52,17 +51,17 @@ class PartitionFacts(TypedDict, total=False):
     """The library that it needs in addition to the runtime."""
 
     state: list[str]
-    """Qualified names of the buffers that it changes and shares with the other methods of its module."""
+    """Qualified names of the buffers that it changes and shares with other methods."""
 
     estimate: Estimate
-    """How long it takes, for `modelbuild inspect --cost`."""
+    """Its time, for `modelbuild inspect --cost`."""
 
 
 class KernelEstimate(TypedDict):
     """A kernel that a call of a partition launches."""
 
     nodes: list[int]
-    """The nodes of the partition that it computes, by their index in it."""
+    """The indices of the partition's nodes that it computes."""
 
     bytes: int
     """The bytes of memory that it reads and writes."""
@@ -72,13 +71,13 @@ class KernelEstimate(TypedDict):
 
 
 class Estimate(TypedDict):
-    """How long a call of a partition takes on a device, estimated without it."""
+    """The estimated time of a partition's call on a device."""
 
     device: str
-    """The product that was assumed."""
+    """The assumed product."""
 
     basis: str
-    """The measurements to which the estimate was fitted, and its error."""
+    """The measurements that it was fitted to, and its error."""
 
     call: float
     """Seconds of a call besides its kernels."""

@@ -1,4 +1,4 @@
-"""Folders that compile steps read in addition to a partition, and the actions that make the folders."""
+"""Folders that compile steps read besides a partition."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from modelbuild.api import Context, DerivedArtifact, Output
 
 @dataclass(frozen=True, slots=True)
 class Prerequisite:
-    """A folder that compile steps read and that does not depend on the program.
+    """A folder for compile steps that does not depend on the program.
 
     step    import name of the step that makes it
-    name    its name as an output of that step and as an input of compile steps
+    name    its name as an output of that step and an input of compile steps
     params  parameters of the step: JSON values
-    tools   distributions whose versions decide its bytes
+    tools   distributions that decide its bytes
     """
 
     step: str

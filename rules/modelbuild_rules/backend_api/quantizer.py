@@ -1,4 +1,4 @@
-"""The declaration of a quantizer, for rules and steps.
+"""Declarations of quantizers.
 
 A quantizer is an extension of `quantization_recipe`, from any rule package. Its declaration names a step module that
 makes torchao's quantizer (`modelbuild_rules.backend_api.steps.quantizing.Quantizing`).
@@ -17,13 +17,13 @@ from modelbuild_rules.backend_api.decides import check_decides, deciding
 
 @dataclass(frozen=True)
 class Quantizer(Extension):
-    """The declaration of a quantizer. Each attribute of its table states what it decides: `Decides("calibrate")` the
-    observed places, the observer and the quantized program; `Decides("convert")` the quantized program alone.
+    """The declaration of a quantizer. Each attribute of its table states its effect: `Decides("calibrate")` on the
+    observed places, the observer and the quantized program; `Decides("convert")` on the quantized program alone.
 
-    quantizing  import name of the module that makes torchao's quantizer
-    backend     name of the backend that runs the quantized operators; '' for any
+    quantizing  import name of the module with `QUANTIZING`
+    backend     the backend that runs the quantized operators; '' for any
 
-    Raises TypeError for an attribute that does not state what it decides.
+    Raises TypeError for an attribute that does not state its effect.
     """
 
     quantizing: str = ""
@@ -33,12 +33,12 @@ class Quantizer(Extension):
         check_decides(self.attrs, ("calibrate", "convert"))
 
     def attributes(self, given: Values, calibrates: bool) -> dict[str, Any]:
-        """Return the attributes of a calibration, or all attributes for a conversion."""
+        """Return the attributes of a calibration, or all for a conversion."""
         steps = ("calibrate",) if calibrates else ("calibrate", "convert")
         return {name: given[name] for step in steps for name in deciding(self.attrs, step)}
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Return the attribute to change and the problem if attributes contradict each other; else None."""
+        """Return the attribute to change and the problem if attributes contradict each other."""
         return None
 
     def needs_data(self, attributes: Values) -> bool:
@@ -46,12 +46,12 @@ class Quantizer(Extension):
         return False
 
     def problem(self, attributes: Values, stack: Sequence[tuple[str, Values]]) -> str:
-        """Return why a stack (names of backends, with their attributes) does not fit the quantized operators; '' if it
+        """Return the reason why a stack (backends' names and attributes) does not fit the quantized operators; '' if it
         fits."""
         if self.backend and self.backend not in [name for name, _ in stack]:
             return f"its recipe is for {self.backend}, which is not in the stack"
         return ""
 
     def device_problem(self, attributes: Values, facts: DeviceFacts) -> str:
-        """Return why a device cannot run the quantized operators, and the expected device; '' if it can."""
+        """Return the reason why a device cannot run the quantized operators, and the expected device; '' if it can."""
         return ""

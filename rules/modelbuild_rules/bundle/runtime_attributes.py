@@ -24,12 +24,11 @@ class Runtime(Attrs):
     """The C++ runtime of programs."""
 
     archive: RuntimeArchive | None = None
-    """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
-    of `pip install 'modelbuild[runtime]'`."""
+    """The archive of `make runtime` for the device's architecture (build/runtime.tar); by default the installed runtime
+    (`modelbuild[runtime]`)."""
 
     libraries: tuple[VendorLibrary, ...] = ()
-    """Libraries that the programs need and the runtime lacks: TensorRT's. Without them, the machine that runs the
-    programs must have them."""
+    """Libraries that the runtime lacks: TensorRT's. By default, the machine must have them."""
 
 
 def runtime_inputs(ctx: Context[Any], runtime: Runtime) -> dict[str, Artifact]:

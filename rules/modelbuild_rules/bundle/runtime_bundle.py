@@ -45,26 +45,25 @@ _Program = Annotated[Dep, LabelOf(Program)]
 
 
 class RuntimeBundleAttrs(Attrs):
-    """Programs, modelbuild-run, the libraries that the programs need, a manifest and a `run.sh`.
+    """Programs, modelbuild-run, their libraries, a manifest and a `run.sh`.
 
-    A bundle runs on any Linux with the manifest's glibc version. It needs no Python, torch or CUDA toolkit; programs on
-    a GPU need NVIDIA's driver.
+    A bundle runs on any Linux with the manifest's glibc, without Python, torch or a CUDA toolkit; programs on a GPU
+    need NVIDIA's driver.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"programs": "program", "libraries": "runtime.libraries"}
 
     program: _Program | dict[Annotated[str, AfterValidator(_program_name)], _Program]
-    """A `pte_program`, or a table of several by their names in the bundle. Programs with `external_weights` share one
-    file of weights in the bundle, which contains equal weights once."""
+    """The program, or a table of several by name. Programs with `external_weights` share one file of weights."""
 
     runtime: Runtime = Runtime()
     """The C++ runtime. The manifest lists libraries that the device must have."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """A `device_target`; by default the device of the first program that names a device. `--device` overrides it."""
+    """The device; by default that of the first program that names one. `--device` overrides it."""
 
     files: Sources = ()
-    """Other files for the bundle's folder `files`: files of the workspace at their paths, and files of targets at
+    """Other files for the bundle's folder `files`: files of the workspace at their paths, files of targets at
     `PACKAGE/TARGET/NAME`."""
 
     tar: bool = False

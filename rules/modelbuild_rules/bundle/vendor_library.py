@@ -24,7 +24,7 @@ def _line(text: str) -> str:
 
 
 class VendorLibrary(Attrs):
-    """A library that the program's compiled partitions load and the runtime lacks."""
+    """A library that compiled partitions load and the runtime lacks."""
 
     renamed: ClassVar[Mapping[str, str]] = {"licence": "license", "licence_file": "license_file"}
 
@@ -35,7 +35,7 @@ class VendorLibrary(Attrs):
     """Its version, such as "1.6.1.120"."""
 
     license: Annotated[str, AfterValidator(_line)]
-    """The licence for distribution, in one line, for the bundle's manifest."""
+    """The licence for distribution, in one line of the bundle's manifest."""
 
     license_file: Source | None = None
     """The licence's text, which the bundle then contains."""

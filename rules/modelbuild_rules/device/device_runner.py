@@ -35,7 +35,7 @@ class Ssh(Attrs):
     """The kind of connection."""
 
     host: str
-    """Name or address of the host, or a `Host` of OpenSSH's configuration."""
+    """Name or address, or a `Host` of OpenSSH's configuration."""
 
     user: str = ""
     """The user's name; by default OpenSSH's."""
@@ -44,22 +44,20 @@ class Ssh(Attrs):
     """The port; 0 for OpenSSH's."""
 
     jump: str = ""
-    """Jump hosts, as [USER@]HOST[:PORT] with commas between them. `key` and `known_hosts` apply to them too."""
+    """Jump hosts, as [USER@]HOST[:PORT] with commas between them. `key` and `known_hosts` also apply to them."""
 
     key: str = ""
-    """Path of a private key, relative to the workspace or with `~`; by default the keys of the SSH agent and of
-    OpenSSH's configuration."""
+    """Path of a private key, relative to the workspace or with `~`; by default keys of the agent and OpenSSH's
+    configuration."""
 
     known_hosts: str = ""
-    """Path of the file with the host's key, relative to the workspace or with `~`; by default OpenSSH's. An unknown
-    host is refused."""
+    """Path of the file with the host's key, as for `key`; by default OpenSSH's. An unknown host is refused."""
 
 
 class DeviceRunnerAttrs(Attrs):
-    """A way to reach a device: over ssh, this machine itself, or this machine with an emulator.
+    """A way to reach a device: ssh, or this machine, also with an emulator.
 
-    A `device_target` names its runners; several are a pool. No key contains a runner: results depend on the identity
-    that the device states, not on the way to the device.
+    No key contains a runner: results depend on the identity that the device states.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {
@@ -68,15 +66,14 @@ class DeviceRunnerAttrs(Attrs):
     }
 
     connection: Annotated[Local | Qemu | Ssh, Discriminator("type")]
-    """The connection, a table such as `{ type = "ssh", host = "orin-1.lab" }`."""
+    """The connection."""
 
     folder: str = ""
-    """Folder on the device for files and jobs, absolute or relative to the home folder; by default
+    """The device's folder for files and jobs, absolute or relative to the home folder; by default
     `.cache/modelbuild-device`."""
 
     store_size: Size | None = None
-    """Maximum size of files kept on the device, such as "2 GiB"; by default 8 GiB. The least recently used files are
-    deleted first."""
+    """Maximum size of files there, such as "2 GiB"; by default 8 GiB. The least recently used are deleted."""
 
 
 EXAMPLE = """

@@ -28,7 +28,7 @@ Glibc = Annotated[str, AfterValidator(_matching(r"2\.[0-9]{1,3}", "a version of 
 
 
 class DeviceTargetAttrs(Attrs):
-    """A kind of machine that programs can be compiled for on any machine."""
+    """A kind of machine that programs are compiled for."""
 
     renamed: ClassVar[Mapping[str, str]] = {"compute_capability": "compute_capabilities", "cuda_index": "gpu"}
 
@@ -42,13 +42,13 @@ class DeviceTargetAttrs(Attrs):
     """Index of the device's GPU that runs the program."""
 
     memory: Size | None = None
-    """Memory of the GPU, or of the machine if it has no GPU: bytes, or text such as "8GiB"."""
+    """Memory of the GPU, or of a machine without a GPU, such as "8GiB"."""
 
     min_glibc: Glibc | None = None
-    """The oldest glibc that compiled libraries must load on, such as "2.31"."""
+    """The oldest glibc for compiled libraries, such as "2.31"."""
 
     runners: tuple[Annotated[Dep, LabelOf(Reached)], ...] = ()
-    """`device_runner`s through which tests reach devices of this kind: a pool. `--runner` overrides them."""
+    """Ways to reach devices of this kind: a pool. `--runner` overrides them."""
 
 
 EXAMPLE = """

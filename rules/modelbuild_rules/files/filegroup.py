@@ -7,10 +7,10 @@ from modelbuild_rules.files.origin import OriginAttrs
 
 
 class FilegroupAttrs(OriginAttrs):
-    """A named set of files that other targets use as sources."""
+    """Files that other targets use."""
 
     srcs: Sources
-    """The files: paths in the package, labels of targets that provide files, or `{ glob = [...] }`."""
+    """The files."""
 
 
 EXAMPLE = """

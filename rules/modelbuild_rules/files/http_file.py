@@ -18,21 +18,20 @@ ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/
 class HttpFileAttrs(OriginAttrs):
     """A file that is downloaded once; the build fails if its SHA-256 differs.
 
-    The output depends on the digest and the file name, not on the addresses: a change of mirror downloads nothing. To
-    download another file, change `sha256` too: the old digest refers to the old file. The environment sets proxies and
-    certificates (`https_proxy`, `no_proxy`, `SSL_CERT_FILE`).
+    The output depends on `sha256` and the file name, not on the addresses: another mirror downloads nothing. To
+    download another file, change `sha256` as well. The environment sets proxies and certificates (`https_proxy`,
+    `no_proxy`, `SSL_CERT_FILE`).
     """
 
     urls: tuple[str, ...] = Field(min_length=1)
     """Addresses (http, https, file or oci) of the same bytes, tried in this order. An oci address names a manifest by
-    its digest, `oci://registry.example/name@sha256:...`; `sha256` is the digest of a file in it."""
+    its digest, `oci://registry.example/name@sha256:...`; `sha256` is that of a file in it."""
 
     sha256: Sha256
     """SHA-256 of the file, as `sha256sum FILE` prints it."""
 
     filename: FileName | None = None
-    """The output's file name; by default the last part of the first address. Required if that address is in a
-    registry."""
+    """The output's name; by default the last part of the first address. Required for an oci address."""
 
     executable: bool = False
     """Mark the file executable."""

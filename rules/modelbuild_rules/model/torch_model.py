@@ -59,24 +59,23 @@ class TorchModelAttrs(OriginAttrs):
     """A file of torch.export.save (`.pt2`) or torch.jit.save, instead of `entry`."""
 
     srcs: Sources = ()
-    """Additional Python files of the module: from other packages, or named by no import statement. The file of `entry`
-    and the package's files that it imports by workspace path or, within one folder, by name are included already."""
+    """Additional Python files: of other packages, or imported without an import statement."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
-    """Arguments of the entry."""
+    """Arguments of the function or class."""
 
     prepare: Entry | None = None
-    """`file.py:name` of a function that is called with the module and example arguments before weights are loaded, for
-    example to run lazy parameters once. It may return another module."""
+    """`file.py:name` of a function that gets the module and example arguments before weights are loaded, for example
+    for lazy parameters. It may return another module."""
 
     weights: Source | dict[str, Source] | None = None
-    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of files by submodule."""
+    """A state dict: `.safetensors`, or `.pt` (read with weights_only). A table has files by submodule."""
 
     allow_missing: bool = False
-    """Let parameters that no weights file contains keep their initial values, which depend on `seed`."""
+    """Let parameters that no file contains keep their initial values, which depend on `seed`."""
 
     data: Sources = ()
-    """Other files that the code reads: files of the workspace at their paths, and files of targets at
+    """Other files that the code reads: files of the workspace at their paths, files of targets at
     `PACKAGE/TARGET/NAME`, as below `modelbuild-out/DEVICE`."""
 
     inputs: tuple[ModelInput, ...] = ()
@@ -92,17 +91,16 @@ class TorchModelAttrs(OriginAttrs):
     """Names of the outputs, in order."""
 
     methods: dict[MethodName, Method] = Field(default_factory=dict)
-    """Instead of `inputs`: the module's methods by name, such as `prefill` and `decode`, each with its own inputs. The
-    methods share the weights."""
+    """Instead of `inputs`: the module's methods, such as `prefill` and `decode`, which share the weights."""
 
     seed: int = 0
     """Seed of torch, random and numpy.random for the module and the example inputs."""
 
     kernels: tuple[Annotated[Dep, LabelOf(KernelLibrary)], ...] = ()
-    """`kernel_library` targets with operators that the module calls. Their Python files are among `srcs`."""
+    """Libraries of operators that the module calls. Their Python files are among `srcs`."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the code imports without import statements."""
+    """Distributions that the code uses without import statements."""
 
 
 EXAMPLE = """

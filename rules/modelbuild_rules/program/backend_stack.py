@@ -15,11 +15,10 @@ Backends = Annotated[tuple[Annotated[Attrs, Extensible("backend")], ...], Field(
 
 
 class BackendStackAttrs(Attrs):
-    """A list of backends. Each node of a program is offered to them in this order."""
+    """Backends, in the order in which they are offered each node of a program."""
 
     backends: Backends
-    """Names of backends, such as "xnnpack", or tables: `{ type = "xnnpack", per_op_mode = true }`. Unless the last
-    backend is "portable", they must take every node."""
+    """Unless the last backend is "portable", they must take every node."""
 
 
 EXAMPLE = """

@@ -71,34 +71,33 @@ _Stack = Annotated[Dep, LabelOf(BackendStack)] | Backends
 
 
 class PteProgramAttrs(Attrs):
-    """A model, or several models as methods of one program, compiled with a stack of backends for a device."""
+    """A model, or several as methods of one program, compiled by a stack of backends for a device."""
 
     renamed: ClassVar[Mapping[str, str]] = {"methods": "model", "stacks": "stack"}
 
     model: _Model | dict[MethodName, _Model]
-    """A `torch_model`, `quantized_model` or `tensorrt_engine` (compiled elsewhere). It becomes the method `forward`; a
-    model's `methods` become the program's methods. Or a table of models by method; a model with `methods` then provides
-    the method of this name. The program contains weights of several methods once."""
+    """The model becomes the method `forward`, or its `methods` become the program's. It may be a `tensorrt_engine`,
+    which was compiled elsewhere. In a table of models by method, a model with `methods` provides the method of this
+    name. The program contains weights of several methods once."""
 
     stack: _Stack | dict[MethodName, _Stack] | None = None
-    """A list of backends as in a `backend_stack`, the label of a `backend_stack`, or a table of these by method.
-    Required unless the model was compiled elsewhere."""
+    """Its backends; a table has a stack for each method. Required unless the model was compiled elsewhere."""
 
     engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
-    """Modules compiled elsewhere (`tensorrt_engine`), by the submodule that each replaces."""
+    """Each `tensorrt_engine` by the submodule that it replaces."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """A `device_target`. `--device` overrides it."""
+    """The device. `--device` overrides it."""
 
     external_weights: bool = False
-    """Write weights to a `.ptd` next to the `.pte`, to share them or load them separately."""
+    """Write weights to a `.ptd` next to the `.pte`."""
 
     device_io: bool = False
     """Keep partitions' inputs and outputs on a GPU in device memory that the caller provides, without copies."""
 
     verify: bool = True
-    """Run the linked program on the example inputs and other inputs, and fail if it differs from its model. If the
-    stack has a backend for GPUs, compare partitions before they are compiled, instead of running the program."""
+    """Run the linked program on the example and other inputs, and fail if it differs from its model. With a backend for
+    GPUs, compare partitions before they are compiled."""
 
 
 EXAMPLE = """

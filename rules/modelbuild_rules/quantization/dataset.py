@@ -16,37 +16,37 @@ if TYPE_CHECKING:
 
 
 class DatasetAttrs(OriginAttrs):
-    """Samples: each has arrays by name, which are a model's inputs and, for metrics, labels. Set one of `files`,
-    `archives` and `generator`."""
+    """Samples: arrays by name, a model's inputs and, for metrics, labels. Set one of `files`, `archives` and
+    `generator`."""
 
     files: dict[str, Sources] = Field(default_factory=dict)
-    """Files by name, in the samples' order: `.npy`, `.json` or pictures, read as `modelbuild run` reads them. The first
-    files of all names make the first sample."""
+    """`.npy`, `.json` or pictures, as `modelbuild run` reads them. The first files of all names make the first
+    sample."""
 
     archives: Sources = ()
     """`.npz` or `.safetensors` files; each is a sample, with arrays by name."""
 
     generator: Entry | None = None
-    """`file.py:name` of a function that yields samples: tables of numpy or torch arrays by name."""
+    """`file.py:name` of a function that yields samples: dictionaries of numpy or torch arrays."""
 
     srcs: Sources = ()
-    """Additional Python files of the generator: from other packages, or named by no import statement."""
+    """Additional Python files: of other packages, or imported without an import statement."""
 
     data: Sources = ()
-    """Other files that the generator reads: files of the workspace at their paths, and files of targets at
+    """Other files that the code reads: files of the workspace at their paths, files of targets at
     `PACKAGE/TARGET/NAME`, as below `modelbuild-out/DEVICE`."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
-    """Arguments of the generator."""
+    """Arguments of the function or class."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the generator uses without import statements."""
+    """Distributions that the code uses without import statements."""
 
     seed: int = 0
     """Seed of torch, random and numpy.random for the generator."""
 
     max_samples: int | None = Field(default=None, ge=1)
-    """Number of samples to use, from the first; by default all."""
+    """Number of samples to use; by default all."""
 
 
 EXAMPLE = """

@@ -13,8 +13,8 @@ from modelbuild_rules.backend_api.quantizer import Quantizer
 
 
 class HalfPrecision(Attrs):
-    """Floating-point operators and weights in 16 bits. Inputs and outputs of the model keep their types. Other tables
-    of the recipe quantize the result."""
+    """Floating-point operators and weights in 16 bits. The model's inputs and outputs keep their types. Other tables of
+    the recipe quantize the result."""
 
     type: Literal["half"]
     """The kind of quantizer."""
@@ -23,10 +23,10 @@ class HalfPrecision(Attrs):
     """The type."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to change, with their submodules; by default the whole model."""
+    """Submodules to change; by default the whole model."""
 
     exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to leave in float32, with their submodules."""
+    """Submodules to leave in float32."""
 
 
 QUANTIZER = Quantizer(

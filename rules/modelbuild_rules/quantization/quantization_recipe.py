@@ -13,10 +13,10 @@ from modelbuild_rules.providers import QuantizationRecipe, QuantizerEntry
 
 
 class QuantizationRecipeAttrs(Attrs):
-    """A list of quantizers. Each operator of a model is quantized by the first that takes it."""
+    """Quantizers. The first that takes an operator of a model quantizes it."""
 
     quantizers: tuple[Annotated[Attrs, Extensible("quantizer")], ...] = Field(min_length=1)
-    """Names of quantizers, such as "half", or tables: `{ type = "xnnpack", mode = "dynamic" }`."""
+    """The quantizers."""
 
 
 EXAMPLE = """

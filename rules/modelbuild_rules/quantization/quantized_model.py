@@ -58,22 +58,21 @@ class QuantizedModelAttrs(Attrs):
     renamed: ClassVar[Mapping[str, str]] = {"calibrations": "calibration"}
 
     model: Annotated[Dep, LabelOf(Model)]
-    """A `torch_model` in floating point. All `methods` of a model are quantized."""
+    """A model in floating point. All its `methods` are quantized."""
 
     recipe: Annotated[Dep, LabelOf(QuantizationRecipe)] | Annotated[Attrs, Extensible("quantizer", by_name=False)]
-    """A `quantization_recipe`, or its only table: `{ type = "half" }`."""
+    """A recipe, or its only table: `{ type = "half" }`."""
 
     calibration: Annotated[Dep, LabelOf(Dataset)] | dict[MethodName, Annotated[Dep, LabelOf(Dataset)]] | None = None
-    """A `dataset` of typical inputs to observe the ranges of activations on, or a table of datasets by method. Required
-    for static ranges, otherwise not read. Each sample starts with the initial values of buffers that the method
-    changes."""
+    """Typical inputs for observing ranges of activations, or a table of datasets by method. Required for static ranges,
+    otherwise not read. Each sample starts with the initial state."""
 
     metrics: tuple[ResultMetric, ...] | dict[MethodName, tuple[ResultMetric, ...]] = ()
-    """Metrics for `modelbuild quantize-report`, of the quantized results against those in floating point, or a table of
-    metrics by method. The report ranks layers by the first metric."""
+    """Metrics for `modelbuild quantize-report`, against floating point, or a table of metrics by method. The first
+    ranks layers."""
 
     srcs: Sources = ()
-    """Additional Python files of the functions in `metrics`: from other packages, or named by no import statement."""
+    """Additional Python files: of other packages, or imported without an import statement."""
 
 
 EXAMPLE = """

@@ -38,20 +38,20 @@ Version = Annotated[str, AfterValidator(_check_version), Field(json_schema_extra
 
 
 class ReleaseAttrs(Attrs):
-    """Files that `modelbuild release` publishes together after their tests passed. `modelbuild build` makes the files
-    and `release.json`, which lists them."""
+    """Files that `modelbuild release` publishes together after their tests passed. A build also makes a list,
+    `release.json`."""
 
     version: Version
-    """The version: the tag in a registry, or the folder's name elsewhere."""
+    """The version: the tag in a registry, elsewhere a folder's name."""
 
     artifacts: Sources
-    """The files: labels of targets that provide them, or paths. Their names must differ."""
+    """The files. Their names must differ."""
 
     tests: tuple[Dep, ...] = ()
-    """Labels of tests and test suites that must run and pass before anything is published."""
+    """Tests and test suites that must run and pass before anything is published."""
 
     notes: Source | None = None
-    """A file with release notes, which is published too."""
+    """Release notes, which are published as well."""
 
 
 EXAMPLE = """

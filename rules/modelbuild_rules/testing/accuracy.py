@@ -20,18 +20,18 @@ class AccuracyMetric(Attrs):
     """A number over all samples of the dataset. Set one of `top`, `measure` and `entry`."""
 
     top: int | None = Field(default=None, ge=1)
-    """With `label`: the fraction of rows whose label is among the `top` largest elements of `output`. Without: the
-    fraction of these elements' indices that the program and the model share."""
+    """With `label`: the fraction of rows whose label is among the `top` largest elements of `output`; else the fraction
+    of these elements' indices that the program and the model share."""
 
     label: str | None = None
-    """Name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes."""
+    """The samples' array with the right answers: with `top` each row's index, with "map" boxes."""
 
     measure: Literal["cosine", "max_error", "map"] | None = None
-    """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference. With `label`:
+    """The lowest cosine of `output` and the model's as vectors, the greatest absolute difference, or with `label`
     COCO's mean average precision of boxes (x1, y1, x2, y2)."""
 
     output: str | None = None
-    """With `top` or `measure`: the output's name."""
+    """With `top` or `measure`: the output."""
 
     scores: str | None = None
     """With "map": the output with each box's score."""
@@ -40,11 +40,11 @@ class AccuracyMetric(Attrs):
     """With "map": the output with each box's class; by default all boxes have one class."""
 
     label_classes: str | None = None
-    """With `classes`: name of the samples' array with each right box's class."""
+    """With `classes`: the samples' array with each right box's class."""
 
     entry: Entry | None = None
-    """`file.py:name` of a function of a result and its sample, both arrays by name. It returns a number (higher is
-    better); the mean over the samples counts."""
+    """`file.py:name` of a function of a result and its sample, both arrays by name, that returns a number (higher is
+    better); the mean counts."""
 
     min: float | None = None
     """Minimum of the program's number."""
@@ -53,12 +53,11 @@ class AccuracyMetric(Attrs):
     """Maximum of the program's number."""
 
     max_loss: float | None = Field(default=None, ge=0)
-    """With `label` or `entry`: the greatest allowed loss of the program's number from the model's; 0.01 is one
-    percentage point."""
+    """With `label` or `entry`: maximum loss of the program's number from the model's; 0.01 is one percentage point."""
 
 
 class Accuracy(Attrs):
-    """Metrics of a program over a dataset, and their losses against the model."""
+    """Metrics over the samples of a dataset, and their losses against the model."""
 
     dataset: Annotated[Dep, LabelOf(Dataset)]
     """A `dataset`."""

@@ -36,7 +36,7 @@ class Limits(Attrs):
     """Limits of a program."""
 
     bytes: Size | None = None
-    """Maximum size of the .pte and the .ptd together, such as "5 MB"."""
+    """Maximum size of the .pte and the .ptd, such as "5 MB"."""
 
     memory: Size | None = None
     """Maximum memory of the process that runs the program."""
@@ -49,26 +49,25 @@ class Limits(Attrs):
 
 
 class Latency(Attrs):
-    """Limits of a program's latency on the first case: relative to a baseline on this machine, or on a device."""
+    """Limits of the latency on the first case: against a baseline on this machine, or on a device."""
 
     ratio: float | None = Field(default=None, gt=0)
-    """Maximum ratio of the median latency to the baseline's, both measured in this run."""
+    """Maximum ratio of the median latency to the baseline's."""
 
     baseline: Annotated[Dep, LabelOf(Program)] | None = None
-    """A `pte_program` as the baseline; by default eager PyTorch."""
+    """The baseline; by default eager PyTorch."""
 
     max: dict[str, Milliseconds] = Field(default_factory=dict)
-    """With `on_device` or `estimated`: the maximum median latency, such as "8 ms", by the device's label."""
+    """With `on_device` or `estimated`: maximum median, such as "8 ms", by the device's label."""
 
     estimated: bool = False
-    """Without a device: compare `max` with the estimate that `modelbuild inspect --cost` prints. A program whose time
-    is unknown in part fails."""
+    """Compare `max` with the estimate of `modelbuild inspect --cost`. A program whose time is unknown in part fails."""
 
     p95: dict[str, Milliseconds] = Field(default_factory=dict)
-    """With `on_device`: the maximum 95th percentile of the latency, by the device's label."""
+    """With `on_device`: maximum 95th percentile, by the device's label."""
 
     runs: int = Field(default=50, ge=1, le=100_000)
-    """With `on_device`: the number of measured runs. A tenth as many warmup runs precede them."""
+    """With `on_device`: number of measured runs, after a tenth as many for warmup."""
 
 
 def budgets(limits: Limits, latency: Latency, on_device: bool) -> dict[str, float]:
@@ -87,13 +86,13 @@ class TestAttrs(Attrs):
     """Attributes of every test."""
 
     size: Literal["small", "medium", "large", "enormous"] = "medium"
-    """Limits of the test: 1 minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, or an hour and 8 GiB."""
+    """Limits: 1 minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, an hour and 8 GiB."""
 
     timeout: Duration | None = None
-    """Maximum duration, such as "30 min" or seconds; by default the limit of `size`."""
+    """Time limit, such as "30 min" or seconds; by default that of `size`."""
 
     gpus: int = Field(default=0, ge=0, le=64)
-    """Number of GPUs that the test uses. With 0, it sees no GPU."""
+    """Number of GPUs that the test sees and uses."""
 
     flaky: bool = False
     """Run the test up to three times until it passes."""

@@ -21,32 +21,31 @@ if TYPE_CHECKING:
 
 
 class OutputTolerance(Attrs):
-    """Limits of an output: |a - b| <= abs + rel * |b| for each value, with b from eager PyTorch, and the cosine."""
+    """Limits of an output: |a - b| <= abs + rel * |b| for each value, with b of eager PyTorch, and the cosine."""
 
     abs: float | None = None
-    """Allowed absolute difference of any value; by default 1e-4 for float32 and float64, 1e-2 for float16, 4e-2 for
-    bfloat16, and 0 for integers and booleans."""
+    """Allowed absolute difference; by default 1e-4 for float32 and float64, 1e-2 for float16, 4e-2 for bfloat16, and 0
+    for integers and booleans."""
 
     rel: float | None = None
-    """Allowed difference relative to eager PyTorch's value, added to `abs`; the same defaults."""
+    """Allowed relative difference; the same defaults."""
 
     cosine: float | None = None
-    """Minimum cosine of the angle between both outputs, as vectors. With `cosine`, `abs` and `rel` have no defaults."""
+    """Minimum cosine of the outputs as vectors. With `cosine`, `abs` and `rel` have no defaults."""
 
     ignore: bool = False
-    """Do not compare this output, for example because a metric compares it."""
+    """Do not compare this output."""
 
 
 class Tolerance(OutputTolerance):
     """Limits of all outputs, and of some outputs by name."""
 
     outputs: dict[str, OutputTolerance] = Field(default_factory=dict)
-    """Limits of individual outputs by name, instead of the limits of all outputs."""
+    """Limits of single outputs, instead of the limits of all."""
 
 
 class Metric(ResultMetric):
-    """A number computed from the program's outputs and eager PyTorch's: by a function, or the agreement of an output's
-    largest elements."""
+    """A number from the program's outputs and eager PyTorch's. Set `entry`, or `top` and `output`."""
 
     min: float | None = None
     """Minimum of the number."""

@@ -49,21 +49,21 @@ class PteTestAttrs(TestAttrs):
     """The `pte_program`."""
 
     model: Annotated[Dep, LabelOf(Model)] | dict[MethodName, Annotated[Dep, LabelOf(Model)]]
-    """A `torch_model` or `quantized_model` to compare with, in eager PyTorch, or a table of models by method. Tested
-    `methods` of a model share their state."""
+    """The model to compare with, in eager PyTorch, or a table of models by method. Tested `methods` of a model share
+    their state."""
 
     method: str | None = None
-    """The program's method; by default the only method, or `forward`. `steps` of a case name other methods."""
+    """The program's method; by default the only one, or `forward`. `steps` of a case name others."""
 
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
-    """A `device_target`. `--device` overrides it."""
+    """The device. `--device` overrides it."""
 
     on_device: bool = False
-    """Run the program in a bundle, with the C++ runtime, on the device: through `runners` of the `device_target`, or
-    `--runner`. Without a reachable device, the test is not run."""
+    """Run the program on the device, by `runners` of the `device_target`, or `--runner`. Without a reachable device,
+    the test is not run."""
 
     cases: tuple[TestCase, ...] = Field(min_length=1)
-    """The cases: inputs of the program and the model."""
+    """The cases."""
 
     tolerance: Tolerance = Tolerance()
     """Allowed differences of outputs."""
@@ -75,8 +75,7 @@ class PteTestAttrs(TestAttrs):
     """Metrics over the samples of a dataset."""
 
     srcs: Sources = ()
-    """Additional Python files of the functions in `metrics` and `accuracy`: from other packages, or named by no import
-    statement."""
+    """Additional Python files: of other packages, or imported without an import statement."""
 
     limits: Limits = Limits()
     """Limits of size, memory and delegation."""
@@ -85,10 +84,10 @@ class PteTestAttrs(TestAttrs):
     """Limits of the latency."""
 
     expect_backends: dict[str, str] = Field(default_factory=dict)
-    """The backend that must take all nodes of a submodule, by the submodule's name."""
+    """The backend that must take all nodes, by submodule."""
 
     runtime: Runtime = Runtime()
-    """The C++ runtime. By default, it loads the system's libraries."""
+    """The C++ runtime."""
 
 
 EXAMPLE = """

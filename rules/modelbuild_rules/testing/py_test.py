@@ -16,14 +16,14 @@ class PyTestAttrs(TestAttrs):
     """Python files: tests, `conftest.py`, and modules that they import by workspace path or, in one folder, by name."""
 
     data: Sources = ()
-    """Other files that the tests read: files of the workspace at their paths, and files of targets at
+    """Other files that the code reads: files of the workspace at their paths, files of targets at
     `PACKAGE/TARGET/NAME`, as below `modelbuild-out/DEVICE`."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the tests use without import statements, such as pytest plugins."""
+    """Distributions that the code uses without import statements."""
 
     plugins: tuple[str, ...] = ()
-    """pytest plugins to load, by module. Installed plugins are not loaded automatically."""
+    """pytest plugins to load, by module; `requires` names their distributions. No other plugin is loaded."""
 
     args: tuple[str, ...] = ()
     """Additional arguments for pytest."""

@@ -17,7 +17,7 @@ class Suite(Provider):
 
 
 class TestSuiteAttrs(Attrs):
-    """A set of targets. Building or testing the suite builds or tests each target."""
+    """Targets that are built or tested together."""
 
     tests: tuple[Dep, ...] = Field(min_length=1)
     """Labels of targets, including other suites."""

@@ -21,10 +21,10 @@ def _check_python(text: str) -> str:
 
 
 class PythonToolchainAttrs(Attrs):
-    """An environment of Python packages that steps run in, made from a lock file in the cache."""
+    """An environment of Python packages for steps, made in the cache from a lock."""
 
     lock: Source
-    """Requirements with hashes, as `uv pip compile --generate-hashes` writes them, or a pylock.toml."""
+    """Requirements with hashes (`uv pip compile --generate-hashes`), or a pylock.toml."""
 
     python: Annotated[str, AfterValidator(_check_python)] | None = None
     """A version, such as "3.12", or the absolute path of a program; by default modelbuild's Python."""

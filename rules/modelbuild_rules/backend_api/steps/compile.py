@@ -1,4 +1,4 @@
-"""The common part of all backends' compile steps, which compile one partition.
+"""The common part of compile steps.
 
 Inputs   partition   tree: a partition that program/steps/partition.py wrote
 Params   attributes  the attributes of the backend's table that decide the bytes
@@ -31,25 +31,24 @@ class Compiler(Protocol):
 
 
 def input_partition(step: Step) -> tuple[Any, list[CompileSpec]]:
-    """Return the partition of a compile step, an edge ExportedProgram, and its compile specs. Raises StepError unless
-    the checked version of executorch is installed."""
+    """Return a compile step's partition, an edge ExportedProgram, and its compile specs. Raises StepError unless the
+    checked version of executorch is installed."""
     executorch_private.require()
     step.progress("reading the partition")
     return read_partition(step.input("partition"))
 
 
 def input_structure(step: Step) -> tuple[Any, list[CompileSpec]]:
-    """Return the partition of a compile step that gets no values of weights, and its compile specs: an edge
-    ExportedProgram, whose weights are on the device `meta`. Raises StepError unless the checked version of executorch
-    is installed."""
+    """Return the partition and compile specs of a compile step that gets no values of weights: weights are on the
+    device `meta`."""
     executorch_private.require()
     step.progress("reading the partition")
     return read_structure(step.input("program"))
 
 
 def compile_structure(step: Step, compiler: Compiler) -> None:
-    """Run a compile step that gets no values of weights, for the step `store` of storing.py. If it fails for any
-    reason, that step compiles the partition with values, or fails with the reason's text."""
+    """Run a compile step that gets no values of weights. If it fails, the storing step compiles the partition with
+    values, or fails with the reason."""
     program, specs = input_structure(step)
     attributes, folder = step.params["attributes"], step.outputs["code"]
     try:
@@ -77,7 +76,7 @@ def compile_partition(step: Step, compiler: Compiler) -> None:
 def preprocess(backend: Any, program: Any, specs: Sequence[Any], external: bool = True) -> Compiled:
     """Compile a partition with executorch's backend class, a BackendDetails subclass.
 
-    external  true if its named data may be outside the program, as weights may and code may not
+    external  true if its named data may be outside the program, like weights, unlike code
     """
     result = backend.preprocess(program, list(specs))
     store = result.data_store_output

@@ -1,4 +1,4 @@
-"""A compiled partition, and its folder."""
+"""A compiled partition."""
 
 from __future__ import annotations
 

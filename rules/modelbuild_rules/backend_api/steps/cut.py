@@ -1,4 +1,4 @@
-"""Divide a program into the largest convex partitions whose inputs and outputs are tensors only."""
+"""Divide a program into the largest convex partitions whose inputs and outputs are tensors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def proposed(program: ExportedProgram, support: Support) -> list[list[torch.fx.N
 
 
 def large_enough(partitions: list[list[torch.fx.Node]], support: Support, least: int) -> list[list[torch.fx.Node]]:
-    """Return the partitions with at least `least` operators on tensors. Nodes of smaller partitions are refused."""
+    """Return the partitions with at least `least` operators on tensors; refuse other nodes."""
     kept = []
     for nodes in partitions:
         count = sum(node.target is not operator.getitem and _has_tensor(node) for node in nodes)

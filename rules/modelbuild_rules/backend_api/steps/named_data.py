@@ -1,4 +1,4 @@
-"""Named data of a program or a compiled partition: a folder of blobs and a list that describes them.
+"""Named data of a program or a compiled partition: a folder of blobs, and a list.
 
 `named.json` is a list of entries (`NamedEntry` of program/documents.py). Equal blobs share a file.
 """
@@ -30,7 +30,7 @@ class Named:
 
 
 class NamedBytes(NamedTuple):
-    """A blob in memory, its key, and the other fields of its `NamedEntry`."""
+    """A blob in memory, with the fields of its `NamedEntry`."""
 
     key: str
     data: bytes

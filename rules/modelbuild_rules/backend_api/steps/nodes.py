@@ -1,4 +1,4 @@
-"""Compute nodes of a program: their names, operators, and the exported program's nodes that they were made from."""
+"""Compute nodes of a program: names, operators, and nodes of the exported program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelbuild_rules.node_references import operator_reference as operator_refe
 
 
 def origin(node: Any) -> str | None:
-    """Return the name of the exported program's node that a node was made from; None if unknown."""
+    """Return the name of a node's origin in the exported program; None if unknown."""
     sources = node.meta.get("from_node")
     while sources and sources[0].from_node:  # each pass of decompositions adds its own nodes in front
         sources = sources[0].from_node
@@ -23,7 +23,7 @@ def origin(node: Any) -> str | None:
 
 
 def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the nodes that compute and are not yet lowered, with names; nodes of branches follow the graph's own."""
+    """Yield the nodes that compute and are not yet lowered, with names; nodes of branches are last."""
     for node in graph_module.graph.nodes:
         if node.op == "call_function" and node.target is not executorch_call_delegate and not _takes_apart(node):
             yield prefix + node.name, node

@@ -1,5 +1,5 @@
-"""Find the operators that compute with quantized values. A backend takes an operator together with its quantize and
-dequantize nodes, or not at all."""
+"""Find operators on quantized values. A backend takes an operator with its quantize and dequantize nodes, or not at
+all."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def quantized(graph: torch.fx.Graph) -> set[str]:
 
 
 def of_weights(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
-    """Return the nodes that dequantize weights, and the nodes that only move dequantized weights, each with the
-    dequantizing node."""
+    """Return the nodes that dequantize weights or move dequantized weights, each with the dequantizing node."""
     found: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in graph.nodes:
         if _of_quantization(node, "dequantize") and node.all_input_nodes[0].op != "call_function":

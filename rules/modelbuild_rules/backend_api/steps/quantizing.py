@@ -1,4 +1,4 @@
-"""The interface of a quantizer's step module: it defines QUANTIZING, an instance of a subclass of Quantizing."""
+"""A quantizer's step module defines QUANTIZING, an instance of a subclass of Quantizing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Filter = Callable[[Any], bool]
 
 class Quantizing:
     """Makes torchao's objects from the attributes of a quantizer's table. A calibration has only the attributes that
-    decide the calibration."""
+    decide it."""
 
     operators: tuple[str, ...] = ()
     """Operators that it quantizes, as "aten.linear.default"."""
@@ -26,15 +26,14 @@ class Quantizing:
 
     def rewrite(self, attributes: Mapping[str, Any], module: Any, mutable: Collection[str], allowed: Filter) -> None:
         """Change the graph before other nodes are quantized; set `rewritten` in the meta data of nodes that count as
-        quantized. `mutable`: the buffers that a call changes."""
+        quantized. `mutable`: buffers that a call changes."""
 
     def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> Any:
-        """Return a quantizer of torchao's PT2E for the allowed nodes; None for a table that quantizes in another
-        way."""
+        """Return a quantizer of torchao's PT2E for the allowed nodes."""
         return None
 
     def linear(self, attributes: Mapping[str, Any]) -> Any:
-        """Return torchao's configuration (of `quantize_`) for linear layers; None for a table that has a quantizer."""
+        """Return torchao's configuration (of `quantize_`) for linear layers."""
         return None
 
     def packed(self, attributes: Mapping[str, Any], layer: Any) -> Any:
@@ -42,7 +41,7 @@ class Quantizing:
         return layer
 
     def linear_problem(self, attributes: Mapping[str, Any], weight: Any) -> str:
-        """Return why a linear layer with this weight cannot be quantized; '' if it can."""
+        """Return the reason why a linear layer with this weight cannot be quantized; '' if it can."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Recipes: how tensors that a backend stores derive from a partition's weights, as data.
+"""Recipes: the derivation of stored tensors from weights, as data.
 
 A recipe is the name of a weight, or a list of an operation's name and its arguments: recipes, numbers and None. A
 backend's compile step writes recipes without the values of weights, and its `storing` step applies them.
@@ -18,15 +18,15 @@ Recipe: TypeAlias = str | list[Any]
 
 
 def read_weights(partition: Path) -> dict[str, torch.Tensor]:
-    """Return the weights of a partition by name, mapped from its files."""
+    """Return a partition's weights by name, mapped from its files."""
     return weights_of(partition / "program", partition / "weights")
 
 
 def evaluate(
     recipe: Recipe, weights: Mapping[str, torch.Tensor], operations: Mapping[str, Callable[..., torch.Tensor]]
 ) -> torch.Tensor:
-    """Return the tensor of a recipe. With weights on the device `meta`, it has a type, a shape and strides only. Raises
-    KeyError for an unknown weight or operation."""
+    """Return the tensor of a recipe; with weights on the device `meta`, its type, shape and strides. Raises KeyError
+    for an unknown weight or operation."""
 
     def value(argument: Any) -> Any:
         if isinstance(argument, str):

@@ -1,4 +1,4 @@
-"""A partition compiled without the values of its weights: its folder, and the storing step, which adds the values.
+"""The storing step, for partitions compiled without the values of their weights.
 
 Inputs   code       tree: the compiled partition without the bytes of weights, and stored.json ([StoredData] of
                     backend_api/documents.py); or needs_values.json (NeededValues), if the compiler needs the values
@@ -54,8 +54,8 @@ def write_needed(why: str, attributes: Mapping[str, Any], folder: Path) -> None:
 
 
 def store(step: Step, compile_whole: Callable[[Step], None]) -> None:
-    """Run the storing step. Names of data that are digests of marks become digests of values. `compile_whole` runs a
-    compile step that reads a partition with values; it is called if the compiler needs them."""
+    """Run the storing step. Digests of marks as names of data become digests of values. `compile_whole` runs a compile
+    step with values, if the compiler needs them."""
     code, partition, folder = step.input("code"), step.input("partition"), step.outputs["compiled"]
     if (code / NEEDS_VALUES).exists():
         needed: NeededValues = json.loads((code / NEEDS_VALUES).read_text())

@@ -36,8 +36,7 @@ _TOOLS = (
 
 
 class Cuda(Attrs):
-    """CUDA: libraries of Triton kernels, which AOTInductor compiles for the device's compute capabilities without a
-    GPU."""
+    """CUDA: libraries of Triton kernels, compiled by AOTInductor without a GPU."""
 
     renamed: ClassVar[Mapping[str, str]] = {"data_dependent": "data_dependent_ops", "target_device": "gpu"}
 
@@ -45,33 +44,33 @@ class Cuda(Attrs):
     """The kind of backend."""
 
     tuning: Annotated[Source | None, Decides("compile")] = None
-    """A tuning file with choices of kernels. Estimated cost decides all other choices."""
+    """A tuning file with choices of kernels. Estimated cost decides the others."""
 
     candidates: Annotated[int, Decides("compile", "emit")] = Field(default=0, ge=0, le=64)
-    """Number of kernels to compile for each choice, the cheapest by estimated cost, for `NAME.tuning.pyz`: a program
-    next to the .pte that times them on a GPU and writes a tuning file. 0: no such program."""
+    """Number of kernels to compile for each choice, the cheapest by estimate, for `NAME.tuning.pyz`: a program next to
+    the .pte that times them on a GPU and writes a tuning file."""
 
     precision: Annotated[Literal["fp32", "tf32"], Decides("compile")] = "fp32"
-    """Precision of float32 products and convolutions: fp32, or TF32 (faster, 10-bit fraction)."""
+    """Precision of float32 products and convolutions. TF32 is faster, with a fraction of 10 bits."""
 
     min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
-    """Minimum number of operators in a library. Each library has about a megabyte of code."""
+    """Minimum number of operators in a library, of about a megabyte of code."""
 
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
     data_dependent_ops: Annotated[Literal["take", "fallback", "error"], Decides("partition")] = "take"
     """Take operators whose sizes depend on values, such as nonzero and its users, leave them to the next backends, or
-    fail the build. A library with such operators waits for the GPU, so no CUDA graph can contain it."""
+    fail the build. No CUDA graph can contain a library with such operators."""
 
     emulate_precision_casts: Annotated[bool, Decides("partition")] = True
-    """Round between fused operators as eager mode does, which bf16 and fp16 models expect."""
+    """Round between fused operators as eager mode does in bf16 and fp16."""
 
     triton_kernels: Annotated[bool, Decides("partition")] = True
-    """Use ExecuTorch's Triton kernels for attention and top-k where they apply."""
+    """Use ExecuTorch's Triton kernels for attention and top-k."""
 
     gpu: Annotated[int | None, Decides("partition")] = Field(default=None, ge=0, le=127)
-    """Index of the device's GPU that runs the libraries; by default `gpu` of the device."""
+    """Index of the device's GPU that runs the partitions; by default `gpu` of the device."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class CudaBackend(Backend):
     """The declaration, which derives the steps' attributes from the table and the device."""
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Return the attribute to change and the problem if attributes contradict each other; else None."""
+        """Return the attribute to change and the problem if attributes contradict each other."""
         assert isinstance(table, Cuda)
         if table.candidates == 1:
             return "candidates", "there is nothing to choose from 1 candidate; expected 2 or more, or 0"

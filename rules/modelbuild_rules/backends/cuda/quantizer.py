@@ -23,14 +23,14 @@ class CudaQuantizer(Attrs):
     """The type of weights."""
 
     group_size: Annotated[int | None, Decides("convert")] = Field(default=None, ge=32, multiple_of=32)
-    """With int4: number of input channels that share a scale; by default 32. int8 weights have a scale for each output
-    channel."""
+    """With int4: number of input channels that share a scale; by default 32. With int8, an output channel has a
+    scale."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("convert")] = ()
-    """Submodules to quantize, with their submodules; by default the whole model."""
+    """Submodules to quantize; by default the whole model."""
 
     exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("convert")] = ()
-    """Submodules to leave in floating point, with their submodules."""
+    """Submodules to leave in floating point."""
 
 
 class _CudaQuantizer(Quantizer):

@@ -10,13 +10,13 @@ from modelbuild_rules.backend_api.decides import Decides
 
 
 class Portable(Attrs):
-    """ExecuTorch's portable kernels for the CPU. This backend takes all remaining operators and must be the last."""
+    """ExecuTorch's portable kernels for the CPU. It takes all remaining operators and must be the last."""
 
     type: Literal["portable"]
     """The kind of backend."""
 
     ops: Annotated[Operators | None, Decides("partition")] = None
-    """Operators that may run on portable kernels; any other fails the build. By default all."""
+    """Operators that it may take; any other fails the build. By default all."""
 
 
 PORTABLE = Backend("backend", "portable", Portable, extras=("models",), runs_here=True)

@@ -27,20 +27,20 @@ _TORCH = ("executorch", "sympy", "torch", "torchao")
 
 
 class Profile(Attrs):
-    """The shapes of an input in an optimization profile, with a size for each dimension."""
+    """The shapes of an input in an optimization profile."""
 
     min: tuple[int, ...]
     """The smallest shape."""
 
     opt: tuple[int, ...]
-    """The shape that the engine is optimized for."""
+    """The shape to optimize for."""
 
     max: tuple[int, ...]
     """The largest shape."""
 
 
 class Tensorrt(Attrs):
-    """TensorRT: engines for NVIDIA GPUs, built for the device's compute capabilities without a GPU (flavour rtx)."""
+    """TensorRT: engines for NVIDIA GPUs."""
 
     renamed: ClassVar[Mapping[str, str]] = {
         "torch_executed_ops": "exclude_ops",
@@ -52,12 +52,12 @@ class Tensorrt(Attrs):
     """The kind of backend."""
 
     flavour: Annotated[Literal["rtx", "standard"], Decides("partition", "compile")] = "rtx"
-    """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""
+    """`rtx` (TensorRT-RTX) builds without a GPU, `standard` on a GPU of the device's kind."""
 
     precision: Annotated[Literal["fp32", "tf32", "fp16", "bf16"], Decides("partition", "compile")] = "tf32"
     """Precision of float32 operators: fp32, TF32 products, or fp16 or bf16 without TF32. With fp16 or bf16, the
-    exceptions of the recipe `half` (exp, sum, norms and others) and operators on 8-bit values stay fp32; a model
-    without float32 operators is an error. Tensors that are fp16 or bf16 in the model stay so."""
+    exceptions of the recipe `half` (exp, sum, norms and others) and operators on 8-bit values stay fp32, and a model
+    without float32 operators is an error. The model's own fp16 and bf16 tensors stay so."""
 
     min_block_size: Annotated[int, Decides("partition")] = Field(default=5, ge=1)
     """Minimum number of operators in an engine."""
@@ -67,20 +67,20 @@ class Tensorrt(Attrs):
 
     data_dependent_ops: Annotated[Literal["fallback", "take"] | None, Decides("partition", "compile")] = None
     """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend, or take them. By
-    default "fallback" with `rtx`, which cannot build them, or "take" with `standard`."""
+    default "fallback" with `rtx`, which cannot build them, and "take" with `standard`."""
 
     optimization_profiles: Annotated[tuple[dict[str, Profile], ...], Decides("partition")] = ()
-    """Shapes to build for, by input. By default, one profile with the declared range of each dynamic dimension."""
+    """Shapes by input. By default, one profile with the range of each dynamic dimension."""
 
     workspace_size: Annotated[Size, Decides("compile")] = Field(default=1 << 30, validate_default=True)
-    """Memory that an engine may use in addition to its weights: bytes, or text such as "1GiB"."""
+    """Memory that an engine may use besides its weights."""
 
     on_failure: Annotated[Literal["error", "fallback"], Decides("partition")] = "error"
-    """If TensorRT cannot build a partition's engine: fail, or leave its nodes to the next backend. `fallback` builds
-    each engine twice: also in the partition step, to find partitions that fail."""
+    """If TensorRT cannot build an engine: fail, or leave its nodes to the next backend. `fallback` builds each engine
+    twice: also in the partition step."""
 
     gpu: Annotated[int | None, Decides("partition", "compile")] = Field(default=None, ge=0, le=127)
-    """Index of the device's GPU that runs the engines; by default `gpu` of the device."""
+    """Index of the device's GPU that runs the partitions; by default `gpu` of the device."""
 
 
 def _falls_back(flavour: str, given: str | None) -> bool:

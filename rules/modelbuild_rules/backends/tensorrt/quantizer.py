@@ -19,27 +19,27 @@ _FLOAT8_CAPABILITY = 8.9
 
 
 class TensorrtQuantizer(Attrs):
-    """Symmetric 8-bit weights with a scale for each output channel, and symmetric 8-bit inputs of convolutions and
-    linear layers, for TensorRT. The layers' results stay in floating point."""
+    """Symmetric 8-bit weights, with a scale for each output channel, and inputs of convolutions and linear layers, for
+    TensorRT. Results stay in floating point."""
 
     type: Literal["tensorrt"]
     """The kind of quantizer."""
 
     dtype: Annotated[Literal["int8", "float8_e4m3fn"], Decides("calibrate")] = "int8"
-    """Type of quantized values. float8_e4m3fn is for linear layers only and needs compute capability 8.9 or above."""
+    """Type of quantized values. float8_e4m3fn is for linear layers and compute capability 8.9 or above."""
 
     observer: Annotated[Literal["histogram", "min_max"], Decides("calibrate")] = "histogram"
-    """Ranges of activations: the range with the least error according to a histogram, or up to the greatest value.
-    float8_e4m3fn always uses the greatest value."""
+    """Ranges of activations: with the least error by a histogram, or up to the greatest value, as always with
+    float8_e4m3fn."""
 
     operators: Annotated[tuple[Operator, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Operators to quantize, named as before lowering; by default both, and only linear layers with float8_e4m3fn."""
+    """Operators to quantize, named as before lowering; by default both, or linear layers with float8_e4m3fn."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to quantize, with their submodules; by default the whole model."""
+    """Submodules to quantize; by default the whole model."""
 
     exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to leave in floating point, with their submodules."""
+    """Submodules to leave in floating point."""
 
 
 class _TensorrtQuantizer(Quantizer):

@@ -54,7 +54,7 @@ class EngineInput(EngineTensor):
     """An input of an engine."""
 
     range: tuple[float, float] | None = None
-    """Lowest and highest example value, for tests; by default 0 and 1."""
+    """Lowest and highest example value; by default 0 and 1."""
 
 
 class Sizes(Attrs):
@@ -64,23 +64,22 @@ class Sizes(Attrs):
     """The smallest size."""
 
     opt: int
-    """The size that the engine is optimized for."""
+    """The size to optimize for."""
 
     max: int
     """The largest size."""
 
 
 class TensorrtEngineAttrs(OriginAttrs):
-    """An engine that TensorRT built on the device: a `.plan` or `.engine` file. It is the model of a `pte_program`, or
-    replaces a submodule.
+    """An engine that TensorRT built on the device: the model of a `pte_program`, or a submodule of it.
 
-    The build compares the declared facts with the file's header, and the runtime compares them with the engine.
+    The build compares its attributes with the file's header, and the runtime with the engine.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"compute_capability": "compute_capabilities"}
 
     plan: Source
-    """The engine, as `trtexec --saveEngine` writes it."""
+    """A `.plan` or `.engine` file, as `trtexec --saveEngine` writes it."""
 
     version: Annotated[str, AfterValidator(_version)]
     """The TensorRT version that built it, such as "8.6.1"."""
@@ -101,13 +100,13 @@ class TensorrtEngineAttrs(OriginAttrs):
     """Its optimization profiles: the sizes of each named dimension."""
 
     version_compatible: bool = False
-    """The engine was built version-compatible: newer versions of TensorRT and the lean runtime run it too."""
+    """It was built version-compatible: newer versions of TensorRT and the lean runtime also run it."""
 
     host_code: bool = False
-    """Let TensorRT load code that the engine contains (its lean runtime). Only for files that you trust."""
+    """Let TensorRT load the lean runtime in the engine: native code, for files that you trust."""
 
     gpu: int = Field(default=0, ge=0, le=127)
-    """Index of the device's GPU that runs it."""
+    """Index of the device's GPU that runs the program."""
 
 
 class _EnginePart(Attrs):

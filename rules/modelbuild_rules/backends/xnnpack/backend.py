@@ -23,16 +23,16 @@ class Xnnpack(Attrs):
     precisions: Annotated[tuple[Precision, ...], AfterValidator(as_set), Decides("partition")] = Field(
         default=("dynamic_quant", "fp32", "static_quant"), min_length=1
     )
-    """Kinds of operators to take: floating-point (fp16 too), statically quantized, dynamically quantized linear."""
+    """Kinds of operators to take: floating-point (also fp16), statically quantized, dynamically quantized linear."""
 
     per_op_mode: Annotated[bool, Decides("partition")] = False
-    """Make a partition for each operator and the operators fused with it, instead of the fewest possible partitions."""
+    """Make a partition for each operator and the operators fused with it, instead of the fewest."""
 
     exclude_ops: Annotated[Operators, Decides("partition")] = ()
     """Operators to leave to the next backend."""
 
     force_non_static_weights_for_f32_linear: Annotated[bool, Decides("partition")] = False
-    """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
+    """Keep weights of floating-point linear layers outside partitions, as inputs of each call."""
 
     lossy: Annotated[tuple[Lossy, ...], AfterValidator(as_set), Decides("partition")] = ()
     """Operators to take although their kernels lose NaN on x86: float16 convolutions, linear layers, activations and

@@ -30,30 +30,29 @@ class XnnpackQuantizer(Attrs):
     """The kind of quantizer."""
 
     mode: Annotated[Literal["static", "dynamic"], Decides("calibrate")] = "static"
-    """Ranges of activations: observed on calibration data, or computed in each call. dynamic is for linear layers, and
-    for convolutions of images that no ReLU follows; their results stay in floating point."""
+    """Ranges of activations: observed on calibration data, or computed in each call, for linear layers and for
+    convolutions of images that no ReLU follows; their results stay in floating point."""
 
     observer: Annotated[Literal["histogram", "min_max"], Decides("calibrate")] = "histogram"
-    """With static ranges: the range with the least error according to a histogram, or from the lowest to the highest
-    value."""
+    """Static ranges: with the least error by a histogram, or from the lowest to the highest value."""
 
     weights: Annotated[Literal["int8", "int4"], Decides("calibrate")] = "int8"
     """The type of weights. int4 is for linear layers with dynamic ranges."""
 
     per_channel: Annotated[bool, Decides("convert")] = True
-    """Use a scale for each output channel's weights."""
+    """Scale the weights of each output channel."""
 
     group_size: Annotated[int | None, Decides("convert")] = Field(default=None, ge=32, multiple_of=32)
     """With int4: number of input channels that share a scale."""
 
     operators: Annotated[tuple[Operator, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Operators to quantize, named as before lowering; by default all that XNNPACK quantizes in this mode."""
+    """Operators to quantize, named as before lowering; by default all of this mode."""
 
     modules: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to quantize, with their submodules; by default the whole model."""
+    """Submodules to quantize; by default the whole model."""
 
     exclude: Annotated[tuple[str, ...], AfterValidator(as_set), Decides("calibrate")] = ()
-    """Submodules to leave in floating point, with their submodules."""
+    """Submodules to leave in floating point."""
 
 
 class _XnnpackQuantizer(Quantizer):
