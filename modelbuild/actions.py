@@ -60,7 +60,7 @@ class SourceArtifact:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DerivedArtifact:
-    """An output of an action, or the part of a folder output below `subpath`."""
+    """An output of an action, or of a folder the part below `subpath`."""
 
     action: ActionId
     output: str
@@ -90,10 +90,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The cores, bytes of memory and GPUs that an action uses while it runs; never oversubscribed. `cpu`, the number of
-    threads of the step, is part of the key because it can change the order of a sum. The key also states whether the
-    action uses GPUs: without them, it sees none. `compute_capability` ("8.9") is a requirement on the GPUs; it selects
-    workers."""
+    """The cores, bytes of memory and GPUs that an action uses; never oversubscribed. `cpu`, the step's number of
+    threads, is part of the key because it can change the order of a sum. The key also states whether the action uses
+    GPUs: without them, it sees none. `compute_capability` ("8.9") is a requirement on the GPUs of workers."""
 
     cpu: int = 1
     memory: int = 512 << 20
@@ -103,8 +102,8 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """Files and a function used only to format an action's error message. The files are not built for it; the function
-    takes the problem and their contents, and returns the text to print."""
+    """Files and a function used only to format an action's error message. No file is built for it; the function takes
+    the problem and the contents, and returns the text to print."""
 
     reads: tuple[Artifact, ...]
     format: Callable[..., str]

@@ -31,18 +31,18 @@ _QUERY = ("key", "known_hosts", "jump", "folder")
 class DeviceRunner:
     """A way to reach a device. Raises ValueError for values that ssh or a shell could misunderstand.
 
-    name         the label of its device_runner, or the address of `--runner`
+    name         its label, or the address of `--runner`
     arch         qemu: the architecture to emulate
-    host         ssh: as OpenSSH's client takes it, as `user`, `port` and `jump`; '' and 0 for its own defaults
+    host         ssh: as OpenSSH's client takes it, like `user`, `port` and `jump`; '' and 0 for its defaults
     key          ssh: path of a private key; '' for the keys of ssh-agent and of OpenSSH's configuration
     known_hosts  ssh: path of the file with the host's key; '' for OpenSSH's files
-    folder       the folder on the device for files and jobs, relative to the home folder; '' for the default
-    store_size   maximum bytes of files that are kept on the device
+    folder       the device's folder for files and jobs, relative to the home folder; '' for the default
+    store_size   maximum bytes of files on the device
     command      command: a program of this machine and its first arguments. With one more argument, a shell's command
                  line, it runs that on the device, with its own standard streams, and ends with the exit status there,
-                 or with 255 without a connection. A program with a `/` is relative to the workspace
-    check        command: a program and its arguments. It succeeds while the device is connected, and otherwise prints
-                 the reason in its last line. () if only exit status 255 shows a lost connection
+                 or 255 without a connection. A program with a `/` is relative to the workspace
+    check        command: a program and its arguments, which succeeds while the device is connected, and else prints the
+                 reason in its last line. () if only exit status 255 shows a lost connection
     """
 
     name: str
@@ -102,7 +102,7 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device as declared: its runners, its architecture ('' for any) and the compute capabilities of its GPU."""
+    """A declared device: its runners, architecture ('' for any) and compute capabilities."""
 
     runners: tuple[DeviceRunner, ...]
     arch: str
@@ -113,10 +113,10 @@ class DeviceSpec:
 class DeviceJob:
     """The part of an action that runs on a device, before the action's step.
 
-    The device gets the action's inputs called `inputs`, each in a folder of that name. It runs the commands of
-    `commands.json` in the input `plan`, a list of {"name": ..., "argv": [...]}, in the folder of these folders; each
-    command writes files to `out/NAME`. The step gets them as the input `device`, with a file `device.json` (see
-    modelbuild/devices/executor.py). `seconds` is the limit for all commands; neither it nor `spec` is part of a key.
+    The device gets the action's inputs called `inputs`, each in a folder of that name. Above these, it runs the
+    commands of `commands.json` in the input `plan`, a list of {"name": ..., "argv": [...]}; each writes files to
+    `out/NAME`. The step gets them as the input `device`, with a file `device.json` (see
+    modelbuild/devices/executor.py). `seconds` limits all commands; neither it nor `spec` is in a key.
     """
 
     label: str

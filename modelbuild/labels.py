@@ -20,7 +20,7 @@ REPOSITORY = "@modelbuild"
 @dataclass(frozen=True, slots=True, order=True)
 class Label:
     """A target's name: the package (a folder relative to the workspace, '' at the root) and the name in it.
-    `repository` is REPOSITORY for a target in the built-in rule package, whose only targets are toolchains."""
+    `repository` is REPOSITORY for a toolchain of the built-in rule package."""
 
     package: str
     name: str
@@ -47,8 +47,8 @@ class Label:
 
     @classmethod
     def parse_toolchain(cls, text: str, package: str = "") -> Label:
-        """Parse the label of a toolchain: as parse() does, or `@modelbuild//toolchains:name` for a toolchain in the
-        built-in rule package. Raises UsageError."""
+        """Parse the label of a toolchain, also `@modelbuild//toolchains:name` of the built-in rule package. Raises
+        UsageError."""
         repository, slashes, rest = text.partition("//")
         if not (slashes and text.startswith("@")):
             return cls.parse(text, package)

@@ -16,7 +16,7 @@ EXPECTED = "expected UTF-8 without control characters and line breaks"
 
 
 def is_line(text: str) -> bool:
-    """Return whether text has neither control characters nor line breaks, and can be written as UTF-8."""
+    """Return whether text has no control characters and line breaks, and can be written as UTF-8."""
     return _OTHER.search(text) is None
 
 

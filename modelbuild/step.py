@@ -13,7 +13,7 @@ _LONGEST = 40
 
 
 class StepError(Exception):
-    """A failure that the user can fix. The message is printed unchanged, without a traceback."""
+    """A failure that the user can fix. The message is printed without a traceback."""
 
 
 class Progress(Protocol):
@@ -40,10 +40,10 @@ class Step:
     """One run of a step. Its function is `run(step: Step) -> None` in the module that the action names.
 
     params   the action's parameters (JSON values)
-    inputs   input name -> paths, in the order declared; files, or folders where the artifact is a tree
-    outputs  output name -> path to write: a file that does not exist yet, or an empty folder
-    root     the folder that inputs' workspace paths are relative to (also the current folder)
-    cpus     how many threads the step may use
+    inputs   input name -> paths, in the order declared; a folder where the artifact is a tree
+    outputs  output name -> path to write: a missing file or an empty folder
+    root     the current folder, to which inputs' workspace paths are relative
+    cpus     the number of threads that the step may use
     show     shows one line next to the running action
     """
 
@@ -56,14 +56,13 @@ class Step:
 
     def progress(self, part: str, number: int | None = None, total: int | None = None) -> None:
         """Show the part of the work that begins, next to the running action: `progress("kernel", 4, 17)` shows "kernel
-        4 of 17". Only the newest part is shown. Never fails, and costs microseconds; no key and no result contains
-        it."""
+        4 of 17". Never fails, and takes microseconds."""
         count = "" if number is None else f" {number}" if total is None else f" {number} of {total}"
         self.show(f"{part[:_LONGEST]}{count}")
 
     def input(self, name: str) -> Path:
-        """Return the path of an input that is a single file or folder. Raises KeyError for an unknown name, and
-        ValueError for several paths."""
+        """Return the path of an input that is one file or folder. Raises KeyError for an unknown name, ValueError for
+        several paths."""
         paths = self.inputs[name]
         if len(paths) != 1:
             raise ValueError(f"input {name!r} has {len(paths)} paths, not one")

@@ -34,8 +34,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Attrs(BaseModel):
-    """Base of a rule's attributes and of tables inside them: unknown attributes are errors, types are strict. The
-    string below an attribute describes it in the JSON Schema."""
+    """Base of a rule's attributes and of tables inside them. Types are strict. The string below an attribute describes
+    it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -93,7 +93,7 @@ class Source(_Reference):
 
 class Entry(_Reference):
     """A function or class in a Python file of the package, as `file.py:name`. It stands for that file and the package's
-    files that the file imports, directly or through others: by workspace path, or by name from the file's folder."""
+    files that it imports, directly or through others: by workspace path, or by name from the file's folder."""
 
     __slots__ = ()
 
@@ -125,7 +125,7 @@ class Dep(_Reference):
 
 
 class LabelOf:
-    """Names the providers that a label's target may have, for help: `Annotated[Dep, LabelOf(Program)]`."""
+    """Names the providers of a label's target, for help: `Annotated[Dep, LabelOf(Program)]`."""
 
     __slots__ = ("rules",)
 
@@ -139,7 +139,7 @@ class LabelOf:
 
 
 class Glob(Attrs):
-    """Files of the package by pattern (`*`, `?`, `**`), sorted; patterns do not match files of other packages."""
+    """Files of the package by pattern (`*`, `?`, `**`), sorted, without files of other packages."""
 
     glob: tuple[str, ...] = Field(min_length=1)
     """Patterns of the files."""

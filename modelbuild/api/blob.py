@@ -12,8 +12,8 @@ class Blob:
     """The return value of a backend's `describe(path, offset, size)` for a delegate's blob in a file.
 
     summary   a description in one line
-    inputs    a line for each argument of the delegate, such as "x float32[1, 16]", without constants; with another
-              number of lines, `modelbuild inspect` prints none. `outputs` likewise
+    inputs    a line for each argument of the delegate that is no constant, such as "x float32[1, 16]", else none is
+              printed. `outputs` likewise
     facts     other facts, as JSON values, for `modelbuild inspect --json`
     """
 

@@ -19,17 +19,16 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`modelbuild NAME TARGET...` builds an output group of targets, despite failures. Any module of a rule package may
-    define commands.
+    """`modelbuild NAME TARGET...`: builds an output group of targets, despite failures.
 
     help     one line
     about    further lines of `--help`
-    group    returns the name of the group, given the values of the options by name
+    group    returns the group's name, given the options' values by name
     show     returns the lines to print for a built target, given its label, the bytes of the group's files by name, and
-             the values of the options; `json` is an option. May raise UsageError and BuildError. None: only progress
-             and failures are printed
-    after_build  the lines follow the report of the build, for each built target also if others failed; with --json or
-             --quiet, they are not printed
+             the options' values (also `json`). May raise UsageError and BuildError. None: prints only progress and
+             failures
+    after_build  true: the lines follow the report of the build, also if other targets failed, but not with --json or
+             --quiet
     """
 
     name: str
@@ -42,5 +41,5 @@ class Command:
 
     @property
     def package(self) -> str:
-        """The import name of the rule package that defines the command."""
+        """The import name of its rule package."""
         return self.group.__module__.partition(".")[0]

@@ -100,31 +100,28 @@ class Expander:
 
         step       the module `<step>.py` in `steps`, next to the rule's module, or a full import name
         outputs    the files and folders that it writes: `Output("sums", "a/sums.txt")`, a path in the action's folder
-        inputs     artifacts by name. The step finds a workspace file at its own path, another action's output under
-                   the name in its `Output`, and a part of a folder (`DerivedArtifact(action, output, "p7")`) under the
-                   input's name: equal parts of different folders share a result
+        inputs     artifacts by name. The step finds a workspace file at its path, an action's output under the name in
+                   its `Output`, and a part of a folder (`DerivedArtifact(action, output, "p7")`) under the input's name
         params     JSON values for the step; part of the key
         unkeyed    params that can't change the output, such as the mirror of a file with a pinned digest
-        tools      distributions whose versions decide the output; Python finds no other. The step's imports are found
-                   automatically; name programs, imports by other means, extras (`"name[extra]"`) and local modules
+        tools      distributions that decide the output; Python finds no other. Name only programs, extras
+                   (`"name[extra]"`), and modules that no import statement of the step names
         python     inputs that are searched for imports
-        data       inputs that a user's code reads by path: another target's output lies at PACKAGE/TARGET/NAME, as
-                   below modelbuild-out/DEVICE
+        data       inputs that a user's code reads by path: a target's output lies at PACKAGE/TARGET/NAME
         env        variables of the step's environment; part of the key
         plugins    modules that the step imports by name
-        preload    modules that the worker imports once for all actions; those of rule packages are plug-ins too
-        network    true to allow connections, and reading this machine's configuration for fetching
+        preload    modules that the worker imports once for all actions
+        network    allow connections, and reading this machine's configuration for downloads
         device     the job of a part that runs on a device
         resources  the memory, processors and GPUs that it takes
         name       distinguishes actions of one target; by default the mnemonic
         description  shown while it runs
-        notes      an output, a text file: each of its lines is printed as a note, also when the result is cached
-        error_text  files that only an error message needs: the engine prints `format(line, content)`, so an error can
-                   name a line of a source that no step reads
+        notes      an output, a text file: each line is printed as a note, also of a cached result
+        error_text  files that only an error message needs, such as a source that no step reads
 
-        Raises TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, for
-        an unknown name in `python`, `data`, `notes` or `device`, and for a name or description of more than one line;
-        LoadingError for two inputs at one path.
+        Raises TypeError or ValueError for values that a key cannot contain, an input that is not an artifact, an
+        unknown name in `python`, `data`, `notes` or `device`, and a name or description of several lines; LoadingError
+        for two inputs at one path.
         """
         for text in (mnemonic, name, description):
             if not is_line(text):
@@ -199,10 +196,10 @@ class Expander:
         then: Callable[..., Mapping[str, Artifact]],
         name: str = "expand",
     ) -> Mapping[str, DerivedArtifact]:
-        """Promise artifacts of actions that can only be declared once the file `reads`, or each of several, is built.
-        `then` gets an Expander and the bytes of each file, and returns the artifact of each promise.
+        """Promise artifacts of actions that can only be declared once the files `reads` are built. `then` gets an
+        Expander and the bytes of each file, and returns the artifact of each promise.
 
-        A promise is an Output if steps should read it under a name other than its own.
+        A promise is an Output if steps should read it under another name.
         """
         identifier = ActionId.of(self._owner, name)
         outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
@@ -258,9 +255,9 @@ class Context(Expander, Generic[A]):
 
     label         the target's label
     attrs         its attributes, an instance of the rule's schema
-    device_label  the device that the target is configured for; None if the device makes no difference to it
-    test_filter   for rules of tests: the cases to run (--test-filter), as text for the rule to interpret; '' for all.
-                  A rule that honors it puts it into its actions' parameters, and sets `filters` of TestAction
+    device_label  the device that the target is built for; None if it makes no difference
+    test_filter   for rules of tests: the cases to run (--test-filter); '' for all. A rule that interprets it has it in
+                  its actions' parameters, and sets `filters` of TestAction
     """
 
     def __init__(self, graph: Graph, declaration: Declaration[A], resolved: Resolved) -> None:
@@ -273,23 +270,23 @@ class Context(Expander, Generic[A]):
         self._resolved = resolved
 
     def extension(self, point: str, name: str) -> Extension:
-        """Return the extension of a point by its name, the `type` of a table. Raises KeyError for an unknown name."""
+        """Return the extension of a point by its name, a table's `type`. Raises KeyError for an unknown name."""
         return self._resolved.extensions[point][name]
 
     def extensions(self, point: str) -> tuple[Extension, ...]:
-        """Return the extensions of a point, in the order of their names."""
+        """Return the extensions of a point, sorted by name."""
         return tuple(each for _, each in sorted(self._resolved.extensions.get(point, {}).items()))
 
     def error(self, path: str | Path, message: str) -> LoadingError:
-        """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
-        raise. Raises ValueError if the rule has no such attribute."""
+        """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside it), for the rule to raise.
+        Raises ValueError for an unknown attribute."""
         keys = (path,) if isinstance(path, str) else path
         if keys and keys[0] not in (known := ["name", *type(self.attrs).model_fields]):
             raise ValueError(f"the rule has no attribute '{keys[0]}'{did_you_mean(str(keys[0]), known)}")
         return LoadingError(message, self._locate(keys))
 
     def files(self, *references: Source | Entry | Glob | Iterable[Source | Entry]) -> tuple[Artifact, ...]:
-        """Return the files of references, or of lists of references, in order, without repetition."""
+        """Return the files of references, or of lists of them, in order, each once."""
         lists = [[each] if isinstance(each, (Source, Entry, Glob)) else each for each in references]
         return tuple(dict.fromkeys(a for each in lists for r in each for a in self._resolved.files[r]))
 
@@ -306,7 +303,7 @@ class Context(Expander, Generic[A]):
         return found[0]
 
     def provider(self, dep: Dep, kind: type[P]) -> P:
-        """Return a dependency's provider of a kind. Raises LoadingError if the target has no such provider."""
+        """Return a dependency's provider of a kind. Raises LoadingError if it has none."""
         for provider in self._resolved.providers[dep]:
             if isinstance(provider, kind):
                 return provider
@@ -325,7 +322,7 @@ class Context(Expander, Generic[A]):
         return self._resolved.providers[dep]
 
     def device(self, kind: type[P]) -> P:
-        """Return the device of the target's configuration. Raises LoadingError if it has none."""
+        """Return the target's device. Raises LoadingError if it has none."""
         if self.device_label is None:
             message = (
                 f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "

@@ -15,15 +15,15 @@ from modelbuild.api.attrs import Attrs
 
 @dataclass(frozen=True)
 class Extension:
-    """One kind of table in an extensible attribute. Any module of a rule package may define extensions.
+    """A kind of table in an extensible attribute.
 
-    point   the name of the extension point, such as "backend"
+    point   the extension point, such as "backend"
     name    the value of `type` in the table
     attrs   the schema of the table; its attribute `type` is a Literal of the name
-    tools   names of distributions that it uses; `modelbuild info` prints their versions
-    extras  extras of its distribution, each with everything that it needs; `modelbuild doctor` checks them
+    tools   distributions that it uses; `modelbuild info` prints their versions
+    extras  extras of its distribution, each with all that it needs; `modelbuild doctor` checks them
 
-    Only for backends with blobs that `modelbuild inspect` describes:
+    For backends with blobs that `modelbuild inspect` describes:
 
     delegate    ExecuTorch's id of the backend
     describing  import name of a module whose `describe(path, offset, size)` returns a Blob, or raises ValueError for
@@ -40,7 +40,7 @@ class Extension:
 
     @property
     def package(self) -> str:
-        """The import name of the rule package that holds the schema."""
+        """The import name of the rule package with the schema."""
         return self.attrs.__module__.partition(".")[0]
 
 

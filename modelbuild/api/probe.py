@@ -22,9 +22,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A check of this machine. Any module of a rule package may define probes.
+    """A check of this machine.
 
-    check  returns the finding, in a second or two; an exception is a finding of status error
+    check  returns the finding, in a second or two; an exception is an error
     """
 
     name: str
@@ -32,16 +32,16 @@ class Probe:
 
     @property
     def package(self) -> str:
-        """The import name of the rule package that defines the probe."""
+        """The import name of its rule package."""
         return self.check.__module__.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRuntime:
-    """A runtime that `modelbuild doctor --on` starts on a device. Any module of a rule package may define runtimes.
+    """A runtime that `modelbuild doctor --on` starts on a device.
 
-    find     returns the folder with the runtime for an architecture; raises LookupError with the reason in one line
-    files    returns the program and the files in that folder that it needs, relative to the folder
+    find     returns the folder with the runtime for an architecture, or raises LookupError with the reason in one line
+    files    returns the program and the files that it needs, relative to that folder
     program  the program among them; with `--help` it loads its libraries and ends with exit status 0
     """
 
@@ -52,5 +52,5 @@ class DeviceRuntime:
 
     @property
     def package(self) -> str:
-        """The import name of the rule package that defines the runtime."""
+        """The import name of its rule package."""
         return self.find.__module__.partition(".")[0]

@@ -13,7 +13,7 @@ from modelbuild.device_runners import DeviceSpec
 class Provider:
     """Base of a rule's return values: frozen dataclasses, at most one of each class per target.
 
-    made_by  the rules whose targets have it, such as "backend_stack", for help, and for errors about other targets
+    made_by  the rules whose targets have it, such as "backend_stack", for help and errors
     phrase   a target that has it, for errors about a missing provider; '' if its rule describes it
     """
 
@@ -22,20 +22,20 @@ class Provider:
 
 
 class Platform(Provider):
-    """Base of the provider of a device, which `--device` and the attribute `device` may name."""
+    """Base of the provider of a device."""
 
     @property
     def spec(self) -> DeviceSpec | None:
-        """The ways to reach the device, and its properties; None if programs cannot run there."""
+        """The device's runners and properties; None if programs cannot run there."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class PythonToolchain(Provider):
-    """An environment of Python packages that steps run in, for `--toolchain` and the workspace's `toolchain`.
+    """An environment of Python packages for steps.
 
     lock         the lock file
-    python       a version, or the absolute path of a program; '' for the Python that modelbuild runs in
+    python       a version, or the absolute path of a program; '' for modelbuild's Python
     from_source  canonical names of distributions that may be built from source
     """
 
@@ -51,8 +51,8 @@ class Runnable(Provider):
 
     @property
     def method_inputs(self) -> Mapping[str, tuple[str, ...] | None]:
-        """The names of the inputs of each method of the program, by the method's name; None for a method whose inputs
-        are known only after the program is built. By default the methods are unknown."""
+        """The names of the inputs by method; None for a method whose inputs are known only after the program is built.
+        By default the methods are unknown."""
         return {}
 
 
@@ -65,8 +65,8 @@ class Files(Provider):
 
 @dataclass(frozen=True, slots=True)
 class OutputGroups(Provider):
-    """Further files, by the name of their group: `modelbuild build --output-groups=NAME` builds them instead of the
-    target's files, and lays them out in a separate folder."""
+    """Further files by group: `modelbuild build --output-groups=NAME` builds them instead of the target's files, in a
+    separate folder."""
 
     groups: Mapping[str, tuple[Artifact, ...]]
 
@@ -74,12 +74,12 @@ class OutputGroups(Provider):
 @dataclass(frozen=True, slots=True)
 class TestAction(Provider):
     """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
-    docs/reference/tests.md. `modelbuild test` runs these actions, `modelbuild build` does not.
+    docs/reference/tests.md. Only `modelbuild test` runs these actions.
 
-    flaky      whether a failed test is run again without being requested
+    flaky      whether a failed test is run again by default
     filters    whether the actions run only the cases that `ctx.test_filter` selects
-    unmatched  the reason why it selects no case, if known before the test runs; then there are no reports
-    bisect     the search for the cause of a failure, on request: JSON as described in docs/reference/tests.md
+    unmatched  the reason why it selects no case, if known before the test; then there are no reports
+    bisect     the search for the cause of a failure: JSON as described in docs/reference/tests.md
     """
 
     __test__ = False  # pytest would collect it as a test class
@@ -93,8 +93,8 @@ class TestAction(Provider):
 
 @dataclass(frozen=True, slots=True)
 class Release(Provider):
-    """Makes a target a release, for `modelbuild release`: its version, which is also a tag, and the labels of the tests
-    that must pass before its files are published."""
+    """Makes a target a release: its version, and the labels of the tests that must pass before its files are
+    published."""
 
     made_by: ClassVar[tuple[str, ...]] = ("release",)
 
@@ -104,12 +104,11 @@ class Release(Provider):
 
 @dataclass(frozen=True, slots=True)
 class Origin(Provider):
-    """The licence and the source of files that a target adds, for provenance and SBOMs. It decides no bytes, so no key
-    contains it.
+    """The licence and the source of files that a target adds, for provenance and SBOMs. No key contains it.
 
     files    the files, from the workspace or downloaded
     license  an SPDX expression; '' if unknown
-    uris     addresses of the same bytes, or of the page that they come from, without user names and passwords
+    uris     addresses of the same bytes, or of their page, without user names and passwords
     """
 
     files: tuple[Artifact, ...]
@@ -145,7 +144,7 @@ class Component:
 @dataclass(frozen=True, slots=True)
 class Contents(Provider):
     """The parts of a target's outputs, for its SBOM. `components` is called when the artifacts `reads` are built, with
-    one mapping for each: the files of a folder by their paths in it, or a file alone under the path ''."""
+    a mapping for each: a folder's files by their paths in it, or a file under the path ''."""
 
     reads: tuple[Artifact, ...]
     components: Callable[..., Sequence[Component]]

@@ -20,10 +20,10 @@ class Rule:
     """A kind of target: `[[name]]` in a BUILD file.
 
     attrs    the schema of a target's attributes
-    room     import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
-    example  a target of the rule in a BUILD file, for `modelbuild help`; '' for the required attributes alone
-    toolchain_from  attributes: a target without `toolchain` takes the toolchain of the target in the first of them
-    device_from     attributes: a target without `device` takes the device of the target in the first of them
+    room     import name of the package with the rule's module and, in its folder `steps`, the rule's steps
+    example  a target in a BUILD file, for `modelbuild help`; '' for the required attributes alone
+    toolchain_from  attributes: a target without `toolchain` takes that of the target in the first of them
+    device_from     attributes: the same for `device`
     """
 
     name: str
@@ -36,17 +36,15 @@ class Rule:
 
     @property
     def package(self) -> str:
-        """The import name of the rule package that the rule belongs to."""
+        """The import name of its rule package."""
         return self.room.partition(".")[0]
 
 
 def rule(
     *, attrs: type[A], example: str = "", toolchain_from: Sequence[str] = (), device_from: Sequence[str] = ()
 ) -> Callable[[Implementation[A]], Rule]:
-    """Make a rule of a function, with the function's name. Any module of a rule package may define rules, except in a
-    folder called `steps`. `example` is a target in a BUILD file, `[[name_of_the_rule]]`. A target without the attribute
-    `toolchain` takes the toolchain of the target that an attribute of `toolchain_from` names: a test takes its
-    program's. `device_from` does the same for `device`: a bundle takes its program's device."""
+    """Make a `Rule` of a function, with the function's name. A test takes its program's toolchain by `toolchain_from`,
+    and a bundle its program's device by `device_from`."""
 
     def decorate(function: Implementation[A]) -> Rule:
         room = _room(function.__module__)

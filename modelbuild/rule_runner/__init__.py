@@ -31,8 +31,7 @@ __all__ = ["AnalysedTarget", "RuleRunner"]
 class AnalysedTarget:
     """A target whose rule has been called.
 
-    id         its id, which begins the ids of its actions: `//:net`, or `//:net (//:jetson)` if its device makes a
-               difference
+    id         the beginning of its actions' ids: `//:net`, or with a device `//:net (//:jetson)`
     providers  the providers that its rule returned
     files      its files, which a build lays out
     """
@@ -44,7 +43,7 @@ class AnalysedTarget:
         self._graph = graph
 
     def provider(self, kind: type[P]) -> P:
-        """Return the provider of a kind. Raises LookupError if there is none."""
+        """Return the provider of a kind, or raise LookupError."""
         for provider in self.providers:
             if isinstance(provider, kind):
                 return provider
@@ -57,8 +56,8 @@ class AnalysedTarget:
         return {node.id.name: node for node in nodes if isinstance(node, Action) and node.owner == self.id}
 
     def expand(self, *contents: bytes, name: str = "expand") -> Mapping[str, Artifact]:
-        """Declare the actions that `ctx.expand(name=...)` declares for these contents of the files that it reads.
-        Return the artifact of each promise. Raises KeyError if the target has no expansion of this name."""
+        """Declare the actions of `ctx.expand(name=...)` for these contents of the files that it reads. Return the
+        artifact of each promise. Raises KeyError for an unknown name."""
         expansion = self._graph.nodes[f"{self.id}#{name}"]
         assert isinstance(expansion, Expansion)
         with refused_reads():
@@ -68,11 +67,11 @@ class AnalysedTarget:
 
 
 class RuleRunner:
-    """A workspace in a folder, whose targets are analysed and not built.
+    """A workspace whose targets are analysed and not built.
 
     folder       the workspace, such as pytest's `tmp_path`
-    files        texts of its files by path. Without MODELBUILD.toml, that file is empty
-    rules_of     the workspace whose rule packages are used, in addition to modelbuild's; by default `folder`
+    files        texts of its files by path. A missing MODELBUILD.toml is empty
+    rules_of     the workspace with further rule packages; by default `folder`
     device       label of the device for targets without a device
     test_filter  the value of --test-filter
     """
@@ -98,8 +97,8 @@ class RuleRunner:
         self._analyzer = Analyzer(Loader(workspace, rules.by_name), rules, default, test_filter)
 
     def target(self, label: str, device: str | None = None) -> AnalysedTarget:
-        """Return a target after analysis, for the device with this label if one is given. Raises LoadingError for an
-        error in a BUILD file, with its place."""
+        """Return a target after analysis, for a device. Raises LoadingError for an error in a BUILD file, with its
+        place."""
         asked = Label.parse(device, "") if device else None
         return AnalysedTarget(self._analyzer.analyze(Label.parse(label, ""), asked), self._analyzer.graph)
 
@@ -109,11 +108,10 @@ class RuleRunner:
         return {str(node.id): node for node in self._analyzer.graph.nodes.values() if isinstance(node, Action)}
 
     def run(self, action: Action, **inputs: Path | Sequence[Path]) -> Mapping[str, Path]:
-        """Run the step of an action in this process. Return the paths of its outputs, by name. Raises StepError as the
-        step does, and ValueError for a missing input of another action.
+        """Run the step of an action in this process. Return the paths of its outputs by name. Raises the step's
+        StepError, and ValueError for a missing input of another action.
 
-        inputs  files or folders of inputs that other actions make, by the input's name; files of the workspace are
-                found automatically
+        inputs  files or folders of inputs that other actions make; files of the workspace are found automatically
         """
         paths = {name: (each,) if isinstance(each, Path) else tuple(each) for name, each in inputs.items()}
         for each in action.inputs:
