@@ -77,7 +77,8 @@ def _equal(parameter: click.Parameter, other: click.Parameter | None) -> bool:
 
 
 def _flags(command: click.Command, parameters: Iterable[click.Parameter]) -> Iterator[str]:
-    """Yield a line for each option. The opposite of a switch is shown where the switch is the default."""
+    """Yield a line for each option. The opposite of a switch is shown where the switch is the default. cli.md describes
+    `--json`."""
     context = click.Context(command)
     for each in parameters:
         record = each.get_help_record(context)
@@ -87,7 +88,7 @@ def _flags(command: click.Command, parameters: Iterable[click.Parameter]) -> Ite
                 names = names.partition(" / ")[0]
             names = re.sub(r"INTEGER( RANGE)?", "N", names)
             about = re.sub(r"(?:; |(?<=\[))(\d+<=)?x(<=|>=)\d+(?=\])", "", about).replace("[]", "").strip()
-            yield f"- `{names}`: {_escaped(about)}"
+            yield f"- `{names}`" if about == "Print one JSON object." else f"- `{names}`: {_escaped(about)}"
 
 
 def _escaped(text: str) -> str:

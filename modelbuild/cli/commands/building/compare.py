@@ -47,8 +47,8 @@ def command(
 ) -> int:
     """Build and test targets in two toolchains, and print what changes from the first to the second.
 
-    Tests that name one of the targets also run in both toolchains, without cached results. The files of --report,
-    --summary and others describe the second toolchain, with values of the first.
+    Tests that name one of the targets also run in both, without cached results. --report, --summary and others describe
+    the second toolchain, with values of the first.
     """
     no_options(patterns)
 

@@ -22,7 +22,7 @@ from modelbuild.workspace.workspace import find_root, load_workspace
 def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> int:
     """Bring what targets need from elsewhere, for work without a network.
 
-    Makes toolchains in the cache, and downloads files that targets pin. Nothing else is built.
+    Makes toolchains, and downloads files that targets pin. Nothing else is built.
     """
     no_options(patterns)
 

@@ -157,8 +157,8 @@ def running(function: Command) -> Command:
 def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
-    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are from the
-    first run. Paths are relative to the current folder.
+    TARGET builds a .pte, or with --on a runtime_bundle. The outputs are from the first run. Paths are relative to the
+    current folder.
     """
 
     workspace = load_workspace(find_root(settings.directory))

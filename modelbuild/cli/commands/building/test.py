@@ -52,9 +52,9 @@ def command(
 ) -> int:
     """Build and run the tests among TARGET and in its test suites.
 
-    A test passes if it ran and all its cases passed. A test that this machine cannot run is reported as not run.
+    A test that this machine cannot run is reported as not run.
 
-    The tests' reports are laid out in modelbuild-out/, and the programs that the tests name.
+    Lays out the tests' reports and programs in modelbuild-out/.
     """
     no_options(patterns)
 

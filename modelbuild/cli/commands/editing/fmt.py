@@ -30,8 +30,8 @@ from modelbuild.workspace.workspace import find_root, load_workspace
 def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
     """Format BUILD.toml files, and print those that changed; by default all of the workspace.
 
-    A PATTERN such as //models or //... names packages. Comments stay with what they describe. Targets stay in order;
-    their attributes are sorted as their rule declares them. With --check, exit code 1 if a file would change.
+    A PATTERN such as //models or //... names packages. Comments stay with what they describe, and targets in order;
+    attributes are sorted as their rule declares them. With --check, exit code 1 if a file would change.
     """
 
     workspace = load_workspace(find_root(settings.directory))

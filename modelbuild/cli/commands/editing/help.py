@@ -26,8 +26,8 @@ _WIDTH = 100
 def command(context: click.Context, topic: str | None) -> None:
     """Print the attributes of RULE with types, defaults, meaning and an example; without RULE, list the rules.
 
-    RULE is a rule of the workspace, or outside of a workspace a built-in rule. It may be a table inside attributes
-    instead, such as Xnnpack, or a command, whose flags are then printed.
+    RULE is a rule of the workspace, or outside of a workspace a built-in rule. It may also be a table inside
+    attributes, such as Xnnpack, or a command, for its flags.
     """
 
     settings: Settings = context.obj

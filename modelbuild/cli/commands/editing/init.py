@@ -33,8 +33,8 @@ _IGNORED = "/modelbuild-out\n__pycache__/\n"
 def command(settings: Settings, directory: Path, example: bool, checkpoint: Path | None) -> None:
     """Write a workspace to DIR, the current folder by default: a model, its program and their test.
 
-    FILE is a state dict (.pt, .pth, .bin, .safetensors), an exported program (.pt2) or TorchScript. It is copied to DIR
-    unless it is there already, and nothing in it is executed. No file is overwritten.
+    FILE is a state dict (.pt, .pth, .bin, .safetensors), an exported program (.pt2) or TorchScript. It is copied to
+    DIR, and nothing in it is executed. No file is overwritten.
     """
 
     if example and checkpoint is not None:

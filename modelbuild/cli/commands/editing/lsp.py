@@ -15,7 +15,7 @@ from modelbuild.workspace.workspace import find_root
 def command(settings: Settings) -> None:
     """Serve editors that speak the Language Server Protocol, on standard input and output.
 
-    Completes and checks the BUILD.toml files of this workspace while they are edited. Needs modelbuild[lsp].
+    Completes and checks BUILD.toml files. Needs modelbuild[lsp].
     """
 
     root = find_root(settings.directory)

@@ -63,7 +63,7 @@ def stat(settings: Settings, as_json: bool) -> None:
 def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
     """Shrink the cache to its cap.
 
-    Deletes the least recently used results and toolchains above the cap, and files that no build can use.
+    Deletes the least recently used results and toolchains above the cap, and useless files.
     """
     with _store(settings, max_size) as store:
         collected = collect(store)
@@ -79,9 +79,9 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def verify(settings: Settings, as_json: bool) -> int:
-    """Read all blobs and toolchains, and delete damaged ones.
+    """Find and delete damaged blobs and toolchains.
 
-    Later builds make them again. Exit code 1 if anything was damaged.
+    Later builds make them again. Exit code 1 if any was damaged.
     """
 
     with _store(settings) as store:

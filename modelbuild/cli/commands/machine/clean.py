@@ -21,9 +21,9 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_worksp
 @click.option("--expunge", is_flag=True, help="Also empty the cache, which other workspaces may share.")
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
-    """Remove the outputs in modelbuild-out/. The cache stays, so the next build only lays them out again.
+    """Remove the outputs in modelbuild-out/. The next build lays them out again from the cache.
 
-    Files that no build laid out stay, and so does everything behind a symbolic link.
+    Other files stay, and so does everything behind a symbolic link.
     """
 
     workspace = load_workspace(find_root(settings.directory))

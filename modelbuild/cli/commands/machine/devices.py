@@ -33,7 +33,7 @@ VERSION = 1
 def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...], as_json: bool) -> None:
     """List devices and their runners: who is there, free or in use, what they have. Without LABEL, all devices.
 
-    Each runner's device is asked at once. Devices without a runner are listed if they are named.
+    Devices without a runner are listed if they are named.
     """
 
     workspace = load_workspace(find_root(settings.directory))

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 def command(settings: Settings, on: str | None, runners: tuple[str, ...], as_json: bool) -> int:
     """Check this machine: Python, packages, the sandbox, the cache, GPUs, compilers and the remote cache.
 
-    Each check prints ok, warning or error, and what to do. Exit code 36 if there is an error. Outside of a workspace,
-    the settings are the default ones. With --on, check a device: its system, GPU, disk, store, lock, clock, runtime.
+    Each check prints ok, warning or error, and what to do. Exit code 36 for an error. Outside of a workspace, settings
+    have their defaults. With --on, check a device: its system, GPU, disk, store, lock, clock, runtime.
     """
 
     findings = []

@@ -21,7 +21,7 @@ from modelbuild.session.request import Flags
 def command(settings: Settings, /, target: str, publication: Publication, flags: Flags) -> int:
     """Build TARGET and publish its files, with their provenance, bill of materials and signatures.
 
-    What is there already is not uploaded again. The tag, or manifest.json, comes last: until then nothing is published.
+    Files that are there are not uploaded again. The tag, or manifest.json, is last: until then nothing is published.
     """
 
     destination = parse_destination(publication.to)

@@ -27,8 +27,7 @@ from modelbuild.workspace.workspace import find_root, load_workspace
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
     """Print the actions of targets: keys, inputs, outputs, steps, tools.
 
-    Nothing is built. A key is printed only if the action's inputs are in the cache, and so are actions that other
-    actions add.
+    Nothing is built. Keys, and actions that other actions add, are printed only if the inputs are in the cache.
     """
 
     workspace = load_workspace(find_root(settings.directory))

@@ -23,7 +23,7 @@ from modelbuild.session.request import Flags
 def command(settings: Settings, /, target: str, output: Path | None, builder: str | None, flags: Flags) -> int:
     """Build TARGET and write its provenance: an in-toto statement with SLSA's provenance as its predicate.
 
-    Tests are not run; those that passed before are stated with the digests of the files that they tested.
+    Runs no tests. Passed tests are stated with the digests of the files that they tested.
     """
     from modelbuild.trust.provenance import statement_bytes, this_builder
 
