@@ -131,9 +131,11 @@ def test_this_machine(built: Workspace) -> None:
 
 def test_each_format_is_in_the_table_with_its_version(repository: Path) -> None:
     page = (repository / "docs/reference/stability.md").read_text()
-    rows = re.findall(r"^\| `([\w-]+)` \| [^|]+ \| ([^|]+) \|$", page.partition("## JSON formats")[2], re.MULTILINE)
+    rows = re.findall(r"^\| (`?[\w.:]+`?) \| (.+) \|$", page.partition("## JSON formats")[2], re.MULTILINE)
+    named = [(version, name) for version, formats in rows for name in re.findall(r"(?:^|, )`([\w-]+)`", formats)]
     recorded = {path.stem: str(json.loads(path.read_text())["version"]) for path in RECORDED.glob("*.json")}
-    assert {name: version.strip("` ") for name, version in rows} == recorded
+    assert {name: version.strip("`") for version, name in named} == recorded
+    assert len(named) == len(recorded)
 
 
 @pytest.mark.parametrize(
