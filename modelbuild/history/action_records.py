@@ -13,7 +13,6 @@ from modelbuild.history.database import open_history, read_object, unpack
 from modelbuild.history.identity import stored_path
 from modelbuild.history.stored_facts import check_target, facts_of
 from modelbuild.ids import ActionId, TargetId
-from modelbuild.store.schemas import HISTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +38,14 @@ class Records:
     """The history of one workspace."""
 
     def __init__(self, directory: Path, workspace: Path) -> None:
-        self._directory = directory
         self._problems: list[str] = []
         self._database = open_history(directory, self._problems.append)
         self._workspace = stored_path(workspace)
         self._known: dict[str, list[ActionRecord]] = {}
 
     def problem(self) -> str:
-        """Return the reason why builds cannot be read or recorded; '' when they can."""
-        if self._problems or not self._directory.is_dir() or self._database.writable:
-            return "".join(self._problems[:1])
-        return f"{self._directory} is read-only: new {HISTORY.contents} are not stored"
+        """Return the reason why builds cannot be read; '' when they can."""
+        return "".join(self._problems[:1])
 
     def rows(self, action: str) -> list[ActionRecord]:
         """Return all stored rows of an action, the newest first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def open_history(directory: Path, warn: Warn = lambda message: None) -> Database:
     """Return the history in a cache's folder. Reading makes no file."""
-    return Database(directory, HISTORY, os.access(directory, os.W_OK), warn)
+    return Database(directory, HISTORY, warn)
 
 
 def read_history(directory: Path, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

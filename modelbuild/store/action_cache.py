@@ -66,9 +66,9 @@ class ActionCache:
         )
 
     def flush(self) -> None:
-        """Write the times of use. Silently skipped in a read-only cache: they only serve eviction."""
+        """Write the times of use."""
         used, self._used = self._used, set()
-        if used and self._database.writable:
+        if used:
             now = int(self._clock())
             self._database.write(
                 ("UPDATE actions SET last_used = ? WHERE key = ?", [(now, key) for key in sorted(used)])

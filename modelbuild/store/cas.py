@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import FileIO
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -68,18 +67,17 @@ def is_sealed(path: str) -> bool:
 
 
 class Cas:
-    """A folder of blobs, optionally with a read-only second folder.
+    """A folder of blobs.
 
     A blob is at ab/<hash>, or at ab/<hash>.x if executable, because hard links share their mode. Temporary files are
     created in `temporary`, which must be on the same file system, and next to `folder`. Anything else in the place of a
     blob or a folder is removed; missing folders are created again.
     """
 
-    def __init__(self, folder: Path, temporary: Path, lower: Path | None = None) -> None:
+    def __init__(self, folder: Path, temporary: Path) -> None:
         self._top = str(folder.parent)
         self._folder = str(folder)
         self._temporary = str(temporary)
-        self._folders = [str(f) for f in (folder, lower) if f is not None]
         self._lock = threading.Lock()
         self._added = 0
         self._ever_added = False
@@ -90,10 +88,9 @@ class Cas:
     def find(self, digest: Digest, executable: bool | None = None) -> str:
         """Return the path of an intact blob with that executable bit (None: with either). Raises MissingBlob."""
         for wanted in (False, True) if executable is None else (executable,):
-            for folder in self._folders:
-                path = _path(folder, digest.hash, wanted)
-                if _is_intact(path, digest, wanted):
-                    return path
+            path = _path(self._folder, digest.hash, wanted)
+            if _is_intact(path, digest, wanted):
+                return path
         raise MissingBlob(digest)
 
     def has(self, digest: Digest, executable: bool | None = None) -> bool:
@@ -115,12 +112,11 @@ class Cas:
     def read(self, digest: Digest) -> bytes:
         """Return a blob's bytes. Always checks the hash, because the bytes are in memory anyway. Raises MissingBlob."""
         for executable in (False, True):
-            for folder in self._folders:
-                path = _path(folder, digest.hash, executable)
-                data = _read(path)
-                if data is not None and digest_bytes(data) == digest:
-                    return data
-                _verify_blob(path, digest, executable)
+            path = _path(self._folder, digest.hash, executable)
+            data = _read(path)
+            if data is not None and digest_bytes(data) == digest:
+                return data
+            _verify_blob(path, digest, executable)
         raise MissingBlob(digest)
 
     def add_bytes(self, data: bytes) -> Digest:
@@ -163,7 +159,7 @@ class Cas:
 
     def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Yield every file with its name in its folder."""
-        for folder in chain.from_iterable(map(_entries, self._folders)):
+        for folder in _entries(self._folder):
             if folder.is_dir(follow_symlinks=False):
                 for entry in _entries(folder.path):
                     yield entry.name, entry
@@ -291,7 +287,7 @@ def _verify_blob(path: str, digest: Digest, executable: bool) -> bool:
         with open_plain(path) as file:
             found = digest_open(file)
             if found.hash == digest.hash:
-                with suppress(OSError):  # a read-only cache: still usable
+                with suppress(OSError):  # another user's: still usable
                     _seal(file, digest.hash, executable)
                 return found == digest
             # Another process may have replaced it with an intact blob since.
@@ -301,7 +297,7 @@ def _verify_blob(path: str, digest: Digest, executable: bool) -> bool:
         pass
     except OSError as error:
         if error.errno not in _BUSY:
-            with suppress(OSError):  # a read-only cache
+            with suppress(OSError):  # another user's
                 remove(path)
     return False
 

@@ -34,9 +34,8 @@ class Database:
     broken file stays; the next file is begun, with one more warning. Only writing to a full disk raises an error,
     EnvironmentProblem."""
 
-    def __init__(self, directory: Path, schema: Schema, writable: bool, warn: Warn) -> None:
+    def __init__(self, directory: Path, schema: Schema, warn: Warn) -> None:
         self.directory = directory
-        self.writable = writable
         self._schema = schema
         self._warn = warn
         self._warned = False
@@ -72,9 +71,6 @@ class Database:
     def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Return the result of `work`, whose reads and writes are one transaction; None if the transaction failed.
         `work` is called again with an empty database when this one turns out to be broken."""
-        if not self.writable:
-            self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not stored")
-            return None
 
         def all_or_nothing(connection: sqlite3.Connection) -> T:
             connection.execute("BEGIN IMMEDIATE")
@@ -126,20 +122,20 @@ class Database:
 
     def _is_gone(self) -> bool:
         """Return whether another process removed the open database."""
-        return self.writable and self._connection is not None and not self._path.exists()
+        return self._connection is not None and not self._path.exists()
 
     def _is_broken(self, error: sqlite3.Error) -> bool:
         """Return whether to start a new database."""
-        return self.writable and not self._started_new and _code(error) in _broken()
+        return not self._started_new and _code(error) in _broken()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._path, self._number = self._schema.newest(self.directory)
-            _check_kind(self._path, self.writable)
-            self._connection = self._open_to_write() if self.writable else self._open_read_only()
+            _check_kind(self._path)
+            self._connection = self._connect()
         return self._connection
 
-    def _open_to_write(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         import sqlite3
 
         make_folder(self.directory, self.directory)
@@ -159,22 +155,6 @@ class Database:
             connection.close()
             raise
         return connection
-
-    def _open_read_only(self) -> sqlite3.Connection:
-        import sqlite3
-
-        # On a read-only file system, a database in WAL mode without its -shm file opens only as "immutable".
-        for mode in ("mode=ro", "immutable=1"):
-            uri = f"{self._path.absolute().as_uri()}?{mode}"
-            connection = sqlite3.connect(uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
-            try:
-                _version(connection)
-                return connection
-            except sqlite3.OperationalError:
-                connection.close()
-                if mode != "mode=ro" or not self._path.exists():
-                    raise
-        raise AssertionError("unreachable")
 
     def _start_new(self, error: sqlite3.Error) -> None:
         """Create the next database, unless another process has done so. The damaged database stays in place: a database
@@ -211,7 +191,7 @@ class Database:
             self._warn(message)
 
 
-def _check_kind(path: Path, writable: bool) -> None:
+def _check_kind(path: Path) -> None:
     """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError for a file that is not regular,
     because SQLite might wait for it, or follow it."""
     import sqlite3
@@ -219,7 +199,7 @@ def _check_kind(path: Path, writable: bool) -> None:
     for name in (f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")):
         if os.path.lexists(name) and not stat.S_ISREG(os.lstat(name).st_mode):
             raise sqlite3.DatabaseError(f"{os.path.basename(name)} is not a regular file")
-        open_up(name, stat.S_IRUSR | (stat.S_IWUSR if writable else 0))
+        open_up(name, stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -63,7 +63,7 @@ def leftovers(cache: Path) -> list[Path]:
 
 
 def mark_used(environment: Environment) -> None:
-    """Set the time of last use. Silently skipped in a read-only cache: it only serves eviction."""
+    """Set the time of last use. Silently skipped for another user's: it only serves eviction."""
     with suppress(OSError):
         os.utime(environment.folder / MANIFEST)
 

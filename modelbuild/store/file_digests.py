@@ -72,9 +72,8 @@ class FileDigests:
         if hash_ is not None:
             return _state(Digest(hash_, status.st_size), status)
         recorded, status, digest = self._read(path)
-        if self._database.writable:
-            row = (name, str(_stamp(status)), recorded, digest.hash)
-            self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", [(*row, _checksum(*row))]))
+        row = (name, str(_stamp(status)), recorded, digest.hash)
+        self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", [(*row, _checksum(*row))]))
         return replace(_state(digest, status), hashed=True)
 
     def forget_missing(self) -> None:

@@ -17,7 +17,7 @@ from modelbuild.store.codec import blobs_of
 from modelbuild.store.database import Database
 from modelbuild.store.environments import environments
 from modelbuild.store.file_digests import FileDigests
-from modelbuild.store.files import check_plain, make_folder, open_folder, path_in, remove
+from modelbuild.store.files import check_plain, make_folder, open_folder, path_in
 from modelbuild.store.gc import Collected, collect, empty_trash
 from modelbuild.store.lock import KeyLocks, UseLock
 from modelbuild.store.ownership import claim, restore_mark
@@ -28,8 +28,8 @@ from modelbuild.store.verify import VerifiedStore, verify
 
 
 def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> LocalStore:
-    """Open the store in a folder, creating it if needed. Raises EnvironmentProblem if it can be neither created nor
-    read, and for a folder with other contents than a store's.
+    """Open the store in a folder, creating it if needed. Raises EnvironmentProblem if it cannot be created or written,
+    and for a folder with other contents than a store's.
 
     max_size: bytes of blobs above which close() evicts; None: no bound. warn: called, once each, with warnings about a
     cache that works only partly.
@@ -42,6 +42,8 @@ def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_o
             raise EnvironmentProblem(f"{directory} is a file; expected a folder for the cache") from None
         except FileNotFoundError:  # /proc, for example, accepts no folders
             raise EnvironmentProblem(f"{directory} cannot be created; expected a folder for the cache") from None
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise EnvironmentProblem(f"{directory} is read-only; expected a writable folder for the cache")
         return LocalStore(directory, max_size, warn)
 
 
@@ -53,8 +55,6 @@ class LocalStore:
                the next collection deletes leftovers of killed builds
     files      digests of workspace files
     running    held by the builds that run actions, by the actions' keys
-
-    A read-only folder is only read; new blobs go to a temporary folder that close() removes.
     """
 
     fetched: Collection[str] = ()
@@ -62,17 +62,15 @@ class LocalStore:
     def __init__(self, directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> None:
         self.directory = directory
         self.max_size = max_size
-        writable = os.access(directory, os.W_OK | os.X_OK)
-        claim(directory, writable)
+        claim(directory)
         self._lock = UseLock(directory / "lock")
         self._lock.share()
-        self._own = directory if writable else _temporary_folder()
-        self.running = KeyLocks(self._own / "running")
+        self.running = KeyLocks(directory / "running")
         self._pid = os.getpid()
-        make_folder(self._own, self._own / "cas")
-        self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
+        make_folder(directory, directory / "cas")
+        self._cas = Cas(directory / "cas", self.scratch)
         self._warn = warn
-        self._database = Database(directory, INDEX, writable, warn)
+        self._database = Database(directory, INDEX, warn)
         self._actions = ActionCache(self._database)
         self.files = FileDigests(self._database)
 
@@ -150,13 +148,9 @@ class LocalStore:
     @property
     def scratch(self) -> Path:
         """Return the folder for temporary files; creates it if it is missing."""
-        folder = self._own / "tmp"
-        make_folder(self._own, folder)
+        folder = self.directory / "tmp"
+        make_folder(self.directory, folder)
         return folder
-
-    @property
-    def read_only(self) -> bool:
-        return self._own != self.directory
 
     def collect(self) -> Collected:
         """Evict results above the cap and delete unreferenced files, unless other builds use the cache."""
@@ -174,9 +168,6 @@ class LocalStore:
             return None
         collected = None
         try:
-            if self.read_only:
-                remove(str(self._own))
-                return None
             self._actions.flush()
             restore_mark(self.directory)
             if self._over_cap():
@@ -205,13 +196,13 @@ class LocalStore:
 
     def _collect(self) -> Collected:
         """Collect and release the lock."""
-        if self.read_only or not self._lock.try_exclusive():
+        if not self._lock.try_exclusive():
             return Collected(busy=True)
         self._database.close()  # another build may have started a new database
         with explained(self.directory):
             collected = collect(self.directory, self._cas, self._actions, self.max_size)
             self.files.forget_missing()
-            make_folder(self._own, self._own / "tmp")
+            make_folder(self.directory, self.directory / "tmp")
             self._lock.release()
             empty_trash(self.directory)
         return collected
@@ -244,9 +235,3 @@ def _check_name(path: str, shown: str) -> None:
         raise ValueError(f"{whole!r}: the name is not UTF-8") from None
     if size > MAX_PATH:
         raise ValueError(f"{shown}/{path[:80]}...: {size} bytes of path; expected at most {MAX_PATH}")
-
-
-def _temporary_folder() -> Path:
-    import tempfile
-
-    return Path(tempfile.mkdtemp(prefix="modelbuild-"))

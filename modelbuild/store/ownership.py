@@ -12,16 +12,16 @@ MARK_FILE = "CACHEDIR.TAG"
 MARK = b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache of modelbuild; see https://bford.info/cachedir/\n"
 
 
-def claim(folder: Path, writable: bool = True) -> None:
-    """Mark an existing folder, if it is empty and writable. Raises EnvironmentProblem, and writes nothing, if it has
-    contents but not the mark. Raises OSError if the mark cannot be written."""
+def claim(folder: Path, write: bool = True) -> None:
+    """Mark an existing folder, if it is empty; without `write`, only check it. Raises EnvironmentProblem, and writes
+    nothing, if it has contents but not the mark. Raises OSError if the mark cannot be written."""
     for _ in range(2):  # meanwhile, another process may write the mark, and then other files
         found = _read_mark(folder)
         if found == MARK:
             return
         # A process that was killed may have left a part of the mark.
         if set(os.listdir(folder)) <= {MARK_FILE} and found is not None and MARK.startswith(found):
-            if writable:
+            if write:
                 _write_mark(folder)
             return
     raise EnvironmentProblem(

@@ -65,14 +65,11 @@ def make(wanted: Wanted, root: Path, cache: Path, say: Callable[[str], object] =
     folder = cache / environments.FOLDER / wanted.name
     found = _ready(folder)
     if found is None:
-        with open_store(cache) as store:  # no environment is evicted meanwhile
-            if store.read_only:
-                raise EnvironmentProblem(f"{cache} is read-only: {wanted.label} cannot be made in it")
-            with explained(cache):
-                top = folder.parent
-                make_folder(cache, top)
-                with exclusive(top / f"{wanted.name}{environments.LOCK}", top):
-                    found = _ready(folder) or _install(wanted, root, cache, folder, say)
+        with open_store(cache), explained(cache):  # no environment is evicted meanwhile
+            top = folder.parent
+            make_folder(cache, top)
+            with exclusive(top / f"{wanted.name}{environments.LOCK}", top):
+                found = _ready(folder) or _install(wanted, root, cache, folder, say)
     mark_used(found)
     return _interpreter(found, wanted)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -249,9 +248,7 @@ def test_questions_about_what_builds_know_nothing_of(models: Any, command: str, 
     assert raised.value.message == line
 
 
-def test_builds_that_cannot_be_read_or_written_down(
-    models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builds_that_cannot_be_read(models: Any, tmp_path: Path) -> None:
     models.build_app()
     (history,) = (tmp_path / "cache").glob("history-*.db")
     history.write_text("no database, but as long as the header of one would be " * 9)
@@ -260,11 +257,6 @@ def test_builds_that_cannot_be_read_or_written_down(
     with pytest.raises(EnvironmentProblem, match=broken):
         models.invoke("explain", "//:app")
     with pytest.raises(UsageError, match="never built in this workspace; build it first"):
-        models.invoke("explain", "//:app")
-    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
-    with pytest.raises(
-        EnvironmentProblem, match=f"{tmp_path}/cache is read-only: new records of builds are not stored"
-    ):
         models.invoke("explain", "//:app")
 
 

@@ -55,8 +55,8 @@ def databases() -> Iterator[list[Database]]:
 def open_cache(
     folder: Path, warnings: list[str], clock: Clock, databases: list[Database]
 ) -> Callable[..., ActionCache]:
-    def make(writable: bool = True) -> ActionCache:
-        databases.append(Database(folder, INDEX, writable, warnings.append))
+    def make() -> ActionCache:
+        databases.append(Database(folder, INDEX, warnings.append))
         return ActionCache(databases[-1], clock)
 
     return make
@@ -303,40 +303,6 @@ def test_a_full_disk_is_one_line(open_cache: Callable[..., ActionCache], folder:
         cache.put("k2", RESULT, {"much": os.urandom(100_000).hex()}, 0)
     assert str(caught.value) == f"{folder}: no space left on the disk; free some, then build again"
     assert cache.get("k") == RESULT
-
-
-@pytest.mark.parametrize("closed", [True, False], ids=["clean", "in use"])
-def test_read_only(
-    open_cache: Callable[..., ActionCache],
-    databases: list[Database],
-    folder: Path,
-    warnings: list[str],
-    as_user: Callable[[Callable[[], None]], int],
-    closed: bool,
-) -> None:
-    owner = open_cache()
-    owner.put("k", RESULT, {}, 0)
-    if closed:
-        databases[0].close()
-    for path in folder.iterdir():
-        path.chmod(0o444)
-    folder.chmod(0o555)
-
-    def work() -> None:
-        cache = open_cache(writable=False)
-        assert cache.get("k") == RESULT
-        cache.flush()
-        assert warnings == []
-        cache.put("k2", RESULT, {}, 0)
-        cache.put("k3", RESULT, {}, 0)
-        assert cache.get("k2") is None
-        assert warnings == [f"{folder} is read-only: new results are not stored"]
-
-    try:
-        assert as_user(work) == 0
-    finally:
-        folder.chmod(0o755)
-    assert open_cache().get("k") == RESULT
 
 
 def test_a_forked_process_uses_its_own_connection(

@@ -38,7 +38,7 @@ def clock() -> Clock:
 @pytest.fixture
 def database(tmp_path: Path, warnings: list[str]) -> Iterator[Database]:
     (tmp_path / "db").mkdir()
-    database = Database(tmp_path / "db", INDEX, True, warnings.append)
+    database = Database(tmp_path / "db", INDEX, warnings.append)
     yield database
     database.close()
     assert warnings == []

@@ -93,7 +93,7 @@ def test_a_mark_that_is_no_file_is_none(tmp_path: Path, make: Callable[[Path], o
 @pytest.mark.parametrize("size", [0, 1, 50])
 def test_a_mark_that_was_begun_is_completed(tmp_path: Path, size: int) -> None:
     (tmp_path / MARK_FILE).write_bytes(MARK[:size])
-    claim(tmp_path, writable=False)
+    claim(tmp_path, write=False)
     assert (tmp_path / MARK_FILE).read_bytes() == MARK[:size]
     claim(tmp_path)
     assert (tmp_path / MARK_FILE).read_bytes() == MARK

@@ -23,7 +23,7 @@ from modelbuild.store.schemas import INDEX
 def check_all(cache: Path) -> int:
     """Everything that can be found is right. How many actions can be."""
     with open_store(cache) as store:
-        with closing(Database(cache, INDEX, False, print)) as index:
+        with closing(Database(cache, INDEX, print)) as index:
             keys = [row.key for row in ActionCache(index).rows() or ()]
         for key in keys:
             result = store.get_action(key)

@@ -31,7 +31,7 @@ def check_cache(cache: Path) -> Finding:
         with tempfile.TemporaryDirectory(dir=existing):
             free = shutil.disk_usage(existing).free
         if cache.is_dir():
-            claim(cache, writable=False)
+            claim(cache, write=False)
     except (OSError, EnvironmentProblem) as error:
         text = f"{cache}: {error.strerror}" if isinstance(error, OSError) else str(error)
         return Finding("cache", "error", text, "choose another folder with MODELBUILD_CACHE_DIR")

@@ -106,8 +106,6 @@ def verify(settings: Settings, as_json: bool) -> int:
 def collect(store: LocalStore) -> Collected:
     """Evict and delete unreferenced files. Raises EnvironmentProblem while that is impossible."""
 
-    if store.read_only:
-        raise EnvironmentProblem(f"{store.directory} is read-only: nothing can be deleted")
     collected = store.collect()
     if collected.busy:
         raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")
