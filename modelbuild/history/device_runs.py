@@ -17,7 +17,6 @@ from modelbuild.history.identity import identity
 from modelbuild.history.regressions import change, is_regression
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
-from modelbuild.store.schemas import DEVICE_RUNS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -82,7 +81,6 @@ def remember_runs(directory: Path, root: Path, runs: Iterable[DeviceRun], commit
     own, now = identity(root), time.time()
 
     def work(history: sqlite3.Connection) -> None:
-        history.execute(DEVICE_RUNS)
         for run in runs:
             stated = json.dumps(dict(run.identity), sort_keys=True)
             for name, value in run.measures.items():
@@ -116,8 +114,6 @@ def device_series(directory: Path, root: Path) -> list[DeviceSeries]:
 def _rows(directory: Path, root: Path) -> Iterator[tuple[str, str, str, DevicePoint]]:
     """Yield device, subject, name and value, oldest first; skips rows that this module did not write."""
     texts = ", ".join(f"CAST({name} AS TEXT)" for name in ("device", "subject", "name", "revision", "identity"))
-    if not read_history(directory, "SELECT 1 FROM sqlite_master WHERE name = 'device_runs'"):
-        return  # reading a missing table would count as damage
     sql = f"SELECT {texts}, CAST(at AS REAL), CAST(value AS REAL) FROM device_runs WHERE workspace = ? ORDER BY at"
     for device, subject, name, commit, stated, at, value in read_history(directory, sql, [identity(root)]):
         if isfinite(at + value) and _is_label(device) and _is_label(TargetId(subject).label):

@@ -2,58 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 from statistics import median
 
-from modelbuild.history.database import open_history, read_history
+from modelbuild.history.database import read_history
 from modelbuild.ids import ActionId
 
 _RUNS = 5  # the newest runs
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
-_AT_ONCE = 500  # ids in one SQLite query
 
 
-def action_estimates(directory: Path) -> dict[str, float]:
-    """Return seconds by action id: the median of its last runs, in any workspace that uses the cache."""
-    runs: dict[str, list[float]] = defaultdict(list)
-    sql = f"SELECT {_COLUMNS} FROM measures WHERE name = 'seconds' ORDER BY at DESC"
-    for subject, value in read_history(directory, sql):
-        if len(runs[subject]) < _RUNS:
-            runs[subject].append(value)
-    return _usual(runs)
-
-
-def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Return seconds of these actions, if they ran before: as action_estimates() does, without reading other
-    actions."""
-    runs: dict[str, list[float]] = defaultdict(list)
-    wanted = list(ids)
+def action_estimates(directory: Path, ids: Iterable[str] | None = None) -> dict[str, float]:
+    """Return seconds by action id, of these actions or of all: the median of an action's last runs, in any workspace
+    that uses the cache."""
+    among = "" if ids is None else " AND subject IN (SELECT value FROM json_each(?))"
     newest = "row_number() OVER (PARTITION BY subject ORDER BY at DESC) AS place"
-    rows = f"SELECT subject, value, {newest} FROM measures WHERE name = 'seconds' AND subject IN"
-    with closing(open_history(directory)) as database:
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            sql = f"SELECT {_COLUMNS} FROM ({rows} ({','.join('?' * len(some))})) WHERE place <= {_RUNS}"
-            for subject, value in database.read(sql, some) or ():
-                runs[subject].append(value)
-    return _usual(runs)
-
-
-def _usual(runs: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the median of each, ignoring impossible values of a damaged file."""
-    known = {subject: [each for each in values if 0 <= each < inf] for subject, values in runs.items()}
-    return {subject: median(values) for subject, values in known.items() if values}
+    rows = f"SELECT subject, value, {newest} FROM measures WHERE name = 'seconds'{among}"
+    values = [] if ids is None else [json.dumps(list(ids))]
+    runs: dict[str, list[float]] = defaultdict(list)
+    for subject, value in read_history(directory, f"SELECT {_COLUMNS} FROM ({rows}) WHERE place <= {_RUNS}", values):
+        if 0 <= value < inf:  # not of a damaged file
+            runs[subject].append(value)
+    return {subject: median(found) for subject, found in runs.items()}
 
 
 def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Return seconds of these actions: `estimates_of`, or for an action that never ran the median of other actions with
-    its mnemonic, or one second if there are none."""
+    """Return seconds of these actions: of an action that never ran, the median of other actions with its mnemonic, or
+    one second if there are none."""
     wanted = set(ids)
-    found = estimates_of(directory, wanted)
+    found = action_estimates(directory, wanted)
     kinds: dict[str, list[float]] = defaultdict(list)
     for name, seconds in found.items():
         kinds[ActionId(name).kind].append(seconds)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-from modelbuild.history.estimates import estimates_of
+from modelbuild.history.estimates import action_estimates
 from modelbuild.ids import ActionId
 
 
@@ -25,7 +25,7 @@ class TimeLeft:
         """Add actions of the build."""
         new = [name for name in dict.fromkeys(ids) if name not in self._seen]
         self._seen.update(new)
-        found = estimates_of(self._history, new)
+        found = action_estimates(self._history, new)
         for name, seconds in found.items():
             self._kinds[ActionId(name).kind].append(seconds)
         self._waiting |= {name: found.get(name) for name in new}

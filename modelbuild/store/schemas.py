@@ -56,13 +56,6 @@ INDEX = Schema(
     ),
 )
 
-# Newer than the schema's version: made by the first test on a device in a history that lacks it.
-DEVICE_RUNS = (
-    "CREATE TABLE IF NOT EXISTS device_runs (workspace TEXT NOT NULL, device TEXT NOT NULL, subject TEXT NOT NULL,"
-    " name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL, revision TEXT NOT NULL, identity TEXT NOT NULL,"
-    " PRIMARY KEY (workspace, device, subject, name, at)) WITHOUT ROWID"
-)
-
 HISTORY = Schema(
     "history",
     4,
@@ -83,7 +76,9 @@ HISTORY = Schema(
         "CREATE TABLE IF NOT EXISTS revisions (workspace TEXT NOT NULL, revision TEXT NOT NULL, subject TEXT NOT NULL,"
         " name TEXT NOT NULL, value REAL NOT NULL, at REAL NOT NULL,"
         " PRIMARY KEY (workspace, revision, subject, name)) WITHOUT ROWID",
-        DEVICE_RUNS,
+        "CREATE TABLE IF NOT EXISTS device_runs (workspace TEXT NOT NULL, device TEXT NOT NULL, subject TEXT NOT NULL,"
+        " name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL, revision TEXT NOT NULL, identity TEXT NOT NULL,"
+        " PRIMARY KEY (workspace, device, subject, name, at)) WITHOUT ROWID",
     ),
 )
 

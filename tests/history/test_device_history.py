@@ -11,7 +11,6 @@ import pytest
 from modelbuild.history.database import open_history
 from modelbuild.history.device_runs import DeviceRun, device_series, remember_runs
 from tests.format_shapes import check_format
-from tests.history.test_regressions import measure
 from tests.workspace_builder import Workspace
 
 OLD = {"arch": "aarch64", "gpu": "Orin, 8.7, 540"}
@@ -104,18 +103,6 @@ def test_a_cached_result_is_no_measurement(workspace: Workspace) -> None:
     run(workspace, "//m:a", {"latency_ms": 4}, 4, cached=True)  # measured elsewhere, or a commit that was reverted to
     run(workspace, "//m:a", {"latency_ms": 4}, 5, NEW, cached=True)
     assert values() == [(5, "1"), (5, "3"), (4, "4"), (4, "5")]
-
-
-def test_a_history_from_before_is_kept(workspace: Workspace) -> None:
-    workspace.write({"MODELBUILD.toml": ""})
-    workspace.cache.mkdir()
-    measure(workspace, ("//m:a", "bytes", 1, 5.0))
-    with closing(open_history(workspace.cache)) as database:
-        assert database.write(("DROP TABLE device_runs", [()]))
-    assert device_series(workspace.cache, workspace.root) == []
-    run(workspace, "//m:a", {"latency_ms": 5}, None)
-    assert len(device_series(workspace.cache, workspace.root)) == 1
-    assert "bytes: last 5" in workspace.run("history", "//m:a").out
 
 
 def test_rows_of_a_damaged_history_are_skipped(measured: Workspace, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.action_records import Records
 from modelbuild.history.database import read_history
-from modelbuild.history.estimates import action_estimates, estimates_of
+from modelbuild.history.estimates import action_estimates
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
 from modelbuild.history.write import _TIDY_EVERY, KEPT_KEYS, BuildFacts, remember
@@ -34,7 +34,7 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "missing"):
         assert Measures(directory, tmp_path).last(*BYTES) is None
         assert values_at(directory, tmp_path, ["c"]) == {}
-        assert action_estimates(directory) == estimates_of(directory, [NAME]) == {}
+        assert action_estimates(directory) == action_estimates(directory, [NAME]) == {}
         records = Records(directory, tmp_path)
         assert (records.rows(NAME), records.actions_of("//m:a"), records.problem()) == ([], [], "")
     assert list(tmp_path.iterdir()) == []
