@@ -255,3 +255,13 @@ class Reporter(Protocol):
 
     def close(self) -> None:
         """Restore the terminal. Safe to call twice, and after an exception."""
+
+
+class Silent:
+    """A reporter that ignores all events."""
+
+    def emit(self, event: Event) -> None:
+        """Ignore the event."""
+
+    def close(self) -> None:
+        """Do nothing."""

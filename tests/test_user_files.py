@@ -19,7 +19,7 @@ from modelbuild.report.files.junit import JUnit
 from modelbuild.report.files.markdown import Markdown
 from modelbuild.report.files.trace import Trace
 from modelbuild.report.page.recorder import About, Page
-from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.report.reporter_scope import SeveralReporters
 from modelbuild.user_files import append_file, begin_file, check_file, write_file
 
 Child = Callable[[Callable[[], None]], int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from modelbuild.affected.git import Change, lay_out, show
 from modelbuild.affected.revision_process import in_child
 from modelbuild.affected.signatures import Revision, signatures
 from modelbuild.affected.tool_versions import compare_locks
-from modelbuild.affected.toolchains import toolchain_text
 from modelbuild.affected.unchanged import LOCKS, changed_engine
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_analyzer
@@ -19,6 +19,7 @@ from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.toolchain.lock_file import read_lock
 from modelbuild.workspace.workspace import Workspace, load_workspace
 
 
@@ -93,3 +94,18 @@ def _locks(change: Change) -> tuple[dict[str, str | None], dict[str, str | None]
         {path: show(change, path) for path in moved},
         {path: file.read_text(errors="replace") if file.is_file() else None for path, file in now.items()},
     )
+
+
+def toolchain_text(analyzer: Analyzer) -> str:
+    """Return a text that differs between two revisions if the workspace's toolchain does: its lock file's pins, its
+    Python and its packages from source. '' for the Python that modelbuild runs in. Makes no environment."""
+    workspace = analyzer.loader.workspace
+    label = workspace.config.toolchain
+    if label is None:
+        return ""
+    try:
+        found = analyzer.toolchain(label, partial(workspace.document.location, ("build", "toolchain")))
+        lock = read_lock(workspace.root, found.lock.path, found.from_source)
+    except ModelbuildError as error:
+        return f"error: {error}"
+    return f"{lock.digest} {found.python} {' '.join(found.from_source)}"

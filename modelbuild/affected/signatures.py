@@ -6,27 +6,51 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import modelbuild
 from modelbuild.actions import INSTALLED, Action, Artifact, Expansion, FileEntry, SourceArtifact
 from modelbuild.affected.git import Change
-from modelbuild.affected.required_tools import NeededTools
 from modelbuild.affected.tool_versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.suites import SUITE, members
 from modelbuild.code.corrected_requirements import corrections
 from modelbuild.code.interpreter import installed
 from modelbuild.code.step_sources import StepCode
-from modelbuild.code.tools import Tools
-from modelbuild.errors import EnvironmentProblem
+from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
+from modelbuild.errors import EnvironmentProblem, LoadingError
 from modelbuild.execution.keys import key_of, material
 from modelbuild.labels import Label
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file
+
+
+@dataclass(frozen=True, slots=True)
+class NeededTools:
+    """`tools` are from the working tree; `root` is the root of the revision's workspace."""
+
+    tools: Tools
+    root: Path
+
+    def of(self, action: Action) -> tuple[Needed, bool]:
+        """Return an action's tools, with tools that are not installed in `absent`, and whether it has Python inputs
+        that are not built yet. Raises OSError for an unreadable source, and EnvironmentProblem."""
+        python = [i for i in action.inputs if i.name in action.python and i.path.endswith(".py")]
+        written = {i.path: i.artifact.path for i in python if isinstance(i.artifact, SourceArtifact)}
+        sources = {path: (self.root / file).read_bytes() for path, file in written.items()}
+        needed = self._needed(action, sources)
+        own = {part for path in sources for part in path.removesuffix(".py").split("/")}
+        absent = {*needed.missing, *needed.absent} - own
+        return replace(needed, absent=tuple(sorted(absent))), len(sources) < len(python)
+
+    def _needed(self, action: Action, sources: Mapping[str, bytes]) -> Needed:
+        try:
+            return self.tools.needed(action.tools, foreign(imported_modules(sources), sources))
+        except LoadingError:  # not Python: the build will report it
+            return self.tools.needed(action.tools, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import INSTALLED, Artifact, SourceArtifact
 from modelbuild.analysis.call_rule import call_rule
 from modelbuild.analysis.configuration import ANY, DEVICE, Configuration, Configurations
-from modelbuild.analysis.cycle import shortest_chain
 from modelbuild.analysis.entry_files import EntryFiles
 from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
@@ -332,3 +332,25 @@ def _in_workspace(path: str, at: Where) -> SourceArtifact:
     except PathError as error:
         raise LoadingError(str(error), at()) from None
     return SourceArtifact(path)
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def shortest_chain(start: T, end: T, edges: Mapping[T, Iterable[T]]) -> list[T]:
+    """Return the nodes on the shortest way from `start` to `end`, which exists, over nodes that `edges` has."""
+    before: dict[T, T | None] = {start: None}
+    waiting = [start]
+    for node in waiting:  # also those added meanwhile
+        if node == end:
+            break
+        for below in edges[node]:
+            if below in edges and below not in before:
+                before[below] = node
+                waiting.append(below)
+    chain: list[T] = []
+    at: T | None = end
+    while at is not None:
+        chain.append(at)
+        at = before[at]
+    return chain[::-1]

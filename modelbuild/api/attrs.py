@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -47,7 +50,6 @@ class Attrs(BaseModel):
         cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         # pydantic's use_attribute_docstrings would read the sources of all rules on every load.
-        from modelbuild.api.docs import attribute_docs
 
         made = handler(schema)
         properties = handler.resolve_ref_schema(made).get("properties", {})
@@ -185,3 +187,19 @@ def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Reference
     elif isinstance(value, (tuple, list)):
         for index, item in enumerate(value):
             yield from references(item, (*path, index))
+
+
+def attribute_docs(schema: type) -> dict[str, str]:
+    """Return the docstrings of a class's attributes by attribute; empty if the source cannot be read."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(schema)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    (declared,) = tree.body
+    assert isinstance(declared, ast.ClassDef)
+    found: dict[str, str] = {}
+    for attribute, text in zip(declared.body, declared.body[1:], strict=False):
+        match attribute, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                found[name] = inspect.cleandoc(doc)
+    return found

@@ -14,7 +14,6 @@ from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.session.request import Flags
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -56,7 +55,7 @@ def _use_profile(context: click.Context, _: click.Parameter, name: str | None) -
     if name is None or context.resilient_parsing:
         return
 
-    profiles = load_workspace(find_root(context.obj.directory)).config.profiles
+    profiles = context.obj.workspace().config.profiles
     if name not in profiles:
         raise UsageError(f"no [profile.{name}] in MODELBUILD.toml{did_you_mean(name, profiles)}")
     context.default_map = dict(profiles[name])

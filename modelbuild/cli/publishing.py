@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,10 +14,9 @@ import click
 from modelbuild.api.providers import Release
 from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.cli.options import FILE, Command, gather
-from modelbuild.cli.targets.one_program import label_of
-from modelbuild.cli.targets.one_target import needing_trust
-from modelbuild.errors import ExitCode, UsageError
-from modelbuild.events import Event
+from modelbuild.cli.targets.one_target import needing_trust, signing_key
+from modelbuild.errors import ExitCode
+from modelbuild.events import Silent
 from modelbuild.labels import Label
 from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
 from modelbuild.publish.content import About, Content, read_files
@@ -28,18 +26,15 @@ from modelbuild.report.reporter_scope import reporting
 from modelbuild.report.text import write
 from modelbuild.session.build import build
 from modelbuild.session.plan import make_plan
-from modelbuild.session.request import Flags, Request, make_request
+from modelbuild.session.request import Request
 from modelbuild.wording import count
-from modelbuild.workspace.workspace import Workspace, find_root, load_workspace
+from modelbuild.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from modelbuild.publish.content import Attachment, Published
     from modelbuild.publish.destination import Destination
-    from modelbuild.trust.signatures import SigningKey
 
 VERSION = 1
-# The variable that decrypts a key, as for `modelbuild sign`.
-PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
 _IMAGE = "org.opencontainers.image"
 
 _OPTIONS = [
@@ -79,27 +74,8 @@ def publishing(function: Command) -> Command:
     return gather(function, _OPTIONS, "publication", [field.name for field in fields(Publication)], Publication)
 
 
-def one_target(folder: Path, target: str, flags: Flags) -> tuple[Workspace, Request]:
-    """Return the workspace around a folder, and the request to build one target on this machine. Raises UsageError for
-    several targets."""
-    workspace = load_workspace(find_root(folder))
-    label = label_of(target, workspace.package_of(folder))
-    request = make_request(workspace, folder, (str(label),), flags)
-    if len(request.targets.devices) > 1:
-        raise UsageError(f"expected one device for {label}, got {len(request.targets.devices)}")
-    return workspace, request.with_outputs_here()
-
-
 def release_of(workspace: Workspace, request: Request) -> Release | None:
     """Return the request's target as a release; None for any other target."""
-
-    class Silent:
-        def emit(self, event: Event) -> None:
-            pass
-
-        def close(self) -> None:
-            pass
-
     (target,) = make_plan(workspace, request, Silent()).targets
     return next((provider for provider in target.providers if isinstance(provider, Release)), None)
 
@@ -159,16 +135,8 @@ def _attachments(
     if publication.key is None:
         return documents, about
     with needing_trust("--key"):
-        return [*documents, *signatures_of(outputs, documents, _signing_key(publication))], about
-
-
-def _signing_key(publication: Publication) -> SigningKey:
-    from modelbuild.trust.signatures import SigningKey
-
-    assert publication.key is not None
-    passphrase = os.environ.get(PASSPHRASE)
-    secret = passphrase.encode() if passphrase else None
-    return SigningKey(publication.key, secret, publication.certificate, publication.certificate_chain)
+        key = signing_key(publication.key, publication.certificate, publication.certificate_chain)
+        return [*documents, *signatures_of(outputs, documents, key)], about
 
 
 def _print(request: Request, published: Published) -> None:

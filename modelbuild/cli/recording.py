@@ -51,7 +51,7 @@ class Recording:
             return reporter
         import sys
 
-        from modelbuild.report.several_reporters import SeveralReporters
+        from modelbuild.report.reporter_scope import SeveralReporters
 
         folder, reporters = settings.directory, [reporter]
         if self.build_event_json:

@@ -21,7 +21,6 @@ from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.build import build
 from modelbuild.session.request import Flags, make_request
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 def click_command(declared: Command) -> click.Command:
@@ -64,7 +63,7 @@ def _run(
     recorded: Recording,
     options: Mapping[str, Any],
 ) -> ExitCode:
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     request = make_request(workspace, settings.directory, patterns, flags).keeping_going()
     request = request.of_groups([declared.group(options)])
     display, history = request.display, workspace.config.cache_dir

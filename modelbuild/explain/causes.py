@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modelbuild.explain.differences import Difference, attribute_differences, differences
-from modelbuild.explain.order import makers_first
 from modelbuild.history.action_facts import ActionFacts, TargetFacts
 
 Lookup: TypeAlias = Callable[[str], ActionFacts | None]
@@ -129,3 +128,20 @@ def _attributes(action: str, times: Times) -> list[Cause]:
     for node, was, is_ in pairs:
         found += [Cause(each, action, None, node) for each in attribute_differences(was, is_)]
     return found
+
+
+def makers_first(names: Iterable[str], makers: Callable[[str], Iterable[str]], known: Container[str] = ()) -> list[str]:
+    """Return these actions and everything that they depend on, makers first, without actions in `known` and actions
+    needed only by them. A chain may be longer than Python's recursion limit."""
+    ordered: dict[str, None] = {}
+    stack = [(name, False) for name in reversed(list(names))]
+    opened: set[str] = set()
+    while stack:
+        name, ready = stack.pop()
+        if ready:
+            ordered[name] = None
+        elif name not in opened and name not in known:
+            opened.add(name)
+            stack.append((name, True))
+            stack += [(maker, False) for maker in makers(name) if maker and maker not in opened]
+    return list(ordered)

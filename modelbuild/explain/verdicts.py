@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from modelbuild.explain.causes import Cause, Causes, Times
-from modelbuild.explain.order import makers_first
+from modelbuild.explain.causes import Cause, Causes, Times, makers_first
 from modelbuild.history.action_facts import ActionFacts
 from modelbuild.history.action_records import ActionRecord, Records
 

@@ -1,4 +1,4 @@
-"""Lists of targets and files for --output: places, source files, and statements as evaluated."""
+"""Lists of targets and files for --output: places, source files, outputs, and statements as evaluated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from modelbuild.query.configured_world import ConfiguredWorld
 from modelbuild.query.package_world import file_location
 from modelbuild.query.target_world import TargetWorld
 from modelbuild.query.world import SOURCE, World
+from modelbuild.session.dry_run import dry_run
+from modelbuild.session.plan import config_name
 from modelbuild.workspace.toml_format import format_toml
 from modelbuild.workspace.toml_values import toml_table
+from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
 
 def locations(world: World, nodes: Collection[str]) -> list[str]:
@@ -55,3 +58,22 @@ def _statement(target: Target, attributes: Mapping[str, Any]) -> str:
     if target.action_timeout is not None:
         values["action_timeout"] = f"{target.action_timeout:.15g} s"
     return f"# {target.location()}\n{format_toml(toml_table(target.rule, values))}"
+
+
+def output_files(world: ConfiguredWorld, nodes: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the paths of the targets' outputs, relative to the workspace, and the nodes with unknown outputs, which
+    actions that are not in the cache decide."""
+    targets = {node: target for node in sorted(nodes) if (target := world.configured(node)) is not None}
+    dry = dry_run(world.analyzer, [artifact for target in targets.values() for artifact in target.files()])
+    graph = world.analyzer.graph
+    paths: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    for node, target in targets.items():
+        label = target.node.label
+        folder = "/".join(part for part in (config_name(target.device), label.package, label.name) if part)
+        for artifact in map(dry.scheduler.values.resolve, target.files()):
+            if graph.is_promise(artifact):
+                unknown[node] = None
+            else:
+                paths[f"{OUTPUT_FOLDER}/{folder}/{graph.basename(artifact)}"] = None
+    return list(paths), list(unknown)

@@ -1,23 +1,25 @@
-"""Keep secrets from a reporter, and close it at the end of a job."""
+"""Combine reporters, keep secrets from them, and close them at the end of a job."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from modelbuild.errors import ExitCode, ModelbuildError
-from modelbuild.events import BuildAborted, Reporter
+from modelbuild.events import BuildAborted, Event, Reporter
 from modelbuild.lines import one_line
-from modelbuild.report.redacted_events import RedactedEvents
+from modelbuild.redaction import without_secrets
 from modelbuild.report.text import write
 
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[Reporter]:
-    """Yield the reporter behind RedactedEvents. Close it at the end, and report an error or interrupt that ended the
+    """Yield the reporter behind _RedactedEvents. Close it at the end, and report an error or interrupt that ended the
     job. Raises as the reporter's close(), unless the job ended with an error."""
-    reporter = RedactedEvents(reporter)
+    reporter = _RedactedEvents(reporter)
     try:
         yield reporter
     except BaseException as error:
@@ -31,3 +33,51 @@ def reporting(reporter: Reporter) -> Iterator[Reporter]:
             write(sys.stderr, f"error: {one_line(str(problem))}")
         raise
     reporter.close()
+
+
+class _RedactedEvents:
+    """Passes events on, without users, passwords and queries in addresses."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self._inner = inner
+
+    def emit(self, event: Event) -> None:
+        self._inner.emit(_without_secrets(event))
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return a value itself if nothing changes."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, tuple):
+        inner = tuple(map(_without_secrets, value))
+        return value if inner == value else inner
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        changed = {name: new for name, part in parts.items() if (new := _without_secrets(part)) is not part}
+        return replace(value, **changed) if changed else value
+    return value
+
+
+class SeveralReporters:
+    """Passes each event to several reporters, in order. Raises UsageError and EnvironmentProblem for their files."""
+
+    def __init__(self, reporters: Sequence[Reporter]) -> None:
+        self._reporters = tuple(reporters)
+
+    def emit(self, event: Event) -> None:
+        for reporter in self._reporters:
+            reporter.emit(event)
+
+    def close(self) -> None:
+        problems: list[ModelbuildError] = []
+        for reporter in self._reporters:
+            try:
+                reporter.close()
+            except ModelbuildError as problem:
+                problems.append(problem)
+        if problems:
+            raise type(problems[0])("; ".join(map(str, problems)))

@@ -10,7 +10,7 @@ import modelbuild
 from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.code.step_sources import StepCode
-from modelbuild.events import Event
+from modelbuild.events import Silent
 from modelbuild.execution.executor import ActionRequest, Outcome
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.report import Report
@@ -40,14 +40,6 @@ class _Refuses:
         """Do nothing."""
 
 
-class _Silent:
-    def emit(self, event: Event) -> None:
-        """Ignore the event."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact], verify_sources: bool = False) -> DryRun:
     """Look up the actions that artifacts depend on, in the local cache. Adds the actions of cached expansions to the
     analyzer's graph. `verify_sources`: see Means."""
@@ -64,7 +56,7 @@ def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, source
     gpus = workspace.config.remote.gpus
     resolver = Resolver(code, workspace.root, store.read_bytes, sources, gpus, pythons)
     policy = SchedulingPolicy(keep_going=True)
-    scheduler = Scheduler(analyzer.graph, store, resolver, sources.entry, _Refuses(), _Silent(), policy)
+    scheduler = Scheduler(analyzer.graph, store, resolver, sources.entry, _Refuses(), Silent(), policy)
     report = scheduler.build(artifacts)
     needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
     needed |= analyzer.graph.needed_for(artifacts)

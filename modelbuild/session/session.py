@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -15,11 +16,22 @@ from modelbuild.analysis.analyze import ConfiguredTarget
 from modelbuild.build_record.snapshots import Seen, Snapshot
 from modelbuild.build_record.stale_targets import BuiltTarget, StaleTargets
 from modelbuild.errors import ExitCode, LoadingError, ModelbuildError, ResultDiffers
-from modelbuild.events import BuildFinished, BuildStarted, Notice, Planned, Reporter, TargetBuilt, TargetFailed
+from modelbuild.events import (
+    ActionFinished,
+    ActionStarted,
+    BuildFinished,
+    BuildStarted,
+    Event,
+    Notice,
+    Planned,
+    Reporter,
+    Status,
+    TargetBuilt,
+    TargetFailed,
+)
 from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.scheduling.scheduler import Scheduler
-from modelbuild.repeated_events import EachEventOnce
 from modelbuild.session.dry_run import dry_run
 from modelbuild.session.engine import Engine, open_engine
 from modelbuild.session.history import record_history
@@ -228,7 +240,7 @@ def in_session(
     output differs from the remote cache's. Raises ModelbuildError for errors before any action runs, such as a
     read-only output tree."""
     seen = seen or Seen.start()
-    reporter = EachEventOnce(reporter)  # the second build finds results of the first build in the cache
+    reporter = _EachEventOnce(reporter)  # the second build finds results of the first build in the cache
     try:
         with Session(workspace, request, reporter, seen, spare) as session:
             return work(session)
@@ -254,3 +266,30 @@ def _grows(plan: Plan, resolve: Callable[[Artifact], Artifact], wanted: Iterable
         if isinstance(node, Expansion)
         for promise in node.promises
     )
+
+
+class _EachEventOnce:
+    """Suppress repeated "cached" and "failed" events for an action already reported."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._ended: dict[str, Status] = {}
+
+    def emit(self, event: Event) -> None:
+        if not self._is_repeated(event):
+            self._inner.emit(event)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _is_repeated(self, event: Event) -> bool:
+        with self._lock:
+            match event:
+                case ActionStarted():
+                    return self._ended.get(event.id) == "failed"
+                case ActionFinished():
+                    known = event.id in self._ended
+                    before = self._ended.setdefault(event.id, event.status)
+                    return known and (event.status == "cached" or before == "failed")
+        return False

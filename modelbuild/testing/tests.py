@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from modelbuild.actions import Action, DerivedArtifact, FileEntry
+from modelbuild.affected.git import find_head
 from modelbuild.analysis.analyze import ConfiguredTarget
 from modelbuild.api.providers import TestAction
 from modelbuild.build_record.snapshots import Snapshot
 from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.errors import ExitCode, UsageError
-from modelbuild.events import Notice, TestFinished
+from modelbuild.events import Notice, Reporter, TestCase, TestFinished
+from modelbuild.execution.scheduling.scheduler import Scheduler
+from modelbuild.history.device_runs import DeviceRun, remember_runs
+from modelbuild.history.regressions import EXACT
 from modelbuild.ids import TargetId
+from modelbuild.lines import one_line
 from modelbuild.session.engine import Engine
 from modelbuild.session.plan import config_name, output_folder
 from modelbuild.session.session import Session
-from modelbuild.testing.causes import find_causes, has_failed
+from modelbuild.store.interface import Store
 from modelbuild.testing.executor import TestExecutor, output_text
-from modelbuild.testing.filter import filterable, matched
 from modelbuild.testing.options import TestOptions
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import programs_of, select_tests, test_of
 from modelbuild.wording import count
-from modelbuild.workspace.workspace import OUTPUT_FOLDER
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 # Number of attempts for a test that its rule declares flaky.
 FLAKY = 3
@@ -57,7 +62,7 @@ class Tests:
         if not targets and not build_all and not plan.incomplete:
             raise UsageError(f"no test in {' '.join(session.request.targets.patterns)}")
         tests = [(target, test) for target in targets if (test := test_of(target)) is not None]
-        self._tests = filterable(tests, session.reporter) if options.filter else tests
+        self._tests = _filterable(tests, session.reporter) if options.filter else tests
         self._reports = [artifact for _, test in self._tests for artifact in test.reports]
         self._others = plan.targets if build_all else ()
         self._executor: TestExecutor
@@ -76,7 +81,7 @@ class Tests:
             self._tests = []
         ends = [self._end(target, test) for target, test in self._tests]
         if options.filter:
-            kept = matched([(e.event.label, e.unmatched) for e in ends], options.filter, session.reporter)
+            kept = _matched([(e.event.label, e.unmatched) for e in ends], options.filter, session.reporter)
             ends = [end for end, keep in zip(ends, kept, strict=True) if keep]
         self._report(ends)
         laid = {output_folder(target) for target in self._others}
@@ -89,9 +94,7 @@ class Tests:
             for name, value in end.event.measures.items()
         }
         if any(end.event.identity for end in ends) and not options.filter:
-            from modelbuild.testing.device_history import remember_devices
-
-            remember_devices(session.workspace, [end.event for end in ends])
+            _remember_devices(session.workspace, [end.event for end in ends])
         result = session.finish(session.result(targets, self._code(ends)), measures)
         if snapshot is not None and result.code == ExitCode.OK and not options.all_again and not self._on_device(ends):
             if all(_is_cached(end.event) for end in ends):
@@ -114,8 +117,8 @@ class Tests:
     def _report(self, ends: list[EndedTest]) -> None:
         """Report results, with the causes of failures on request."""
         scheduler, store = self._session.scheduler, self._session.engine.store
-        wrong = [end.test for end in ends if end.built and has_failed(end.event)]
-        causes = find_causes(scheduler, store, wrong) if self._options.bisect else {}
+        wrong = [end.test for end in ends if end.built and _has_failed(end.event)]
+        causes = _find_causes(scheduler, store, wrong) if self._options.bisect else {}
         for end in ends:
             cause = causes.get(end.test.bisect)
             event = replace(end.event, cases=(*end.event.cases, cause)) if cause else end.event
@@ -224,3 +227,71 @@ def _laid_out(end: EndedTest) -> tuple[str, ...]:
 def _named(test: TestAction) -> Iterator[tuple[str, DerivedArtifact]]:
     for number, artifact in enumerate(test.reports):
         yield ("report.json" if len(test.reports) == 1 else f"report-{number}.json"), artifact
+
+
+def _has_failed(ended: TestFinished) -> bool:
+    """Return whether a case failed; an aborted test has no cases."""
+    return any(case.status == "failed" for case in ended.cases)
+
+
+def _find_causes(
+    scheduler: Scheduler, store: Store, failed: Iterable[TestAction]
+) -> dict[DerivedArtifact | None, TestCase]:
+    """Build the actions that search for causes of failed tests. Returns a case with each finding, by the artifact."""
+    wanted = [action.bisect for action in failed if action.bisect is not None]
+    if wanted:
+        scheduler.build(wanted)
+    return {artifact: _case(scheduler, store, artifact) for artifact in wanted}
+
+
+def _case(scheduler: Scheduler, store: Store, artifact: DerivedArtifact) -> TestCase:
+    culprit = scheduler.culprit([artifact])
+    if culprit is not None:
+        return TestCase("bisect", "failed", message=f"was aborted: {culprit or artifact.action} failed")
+    value = scheduler.values.value(artifact)
+    assert isinstance(value, FileEntry)
+    try:
+        finding = json.loads(store.read_bytes(value.digest))
+        message, place = str(finding["message"]), str(finding.get("place", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message, place = f"malformed finding: {error}", ""
+    return TestCase("bisect", "failed", message=one_line(message), place=one_line(place))
+
+
+def _filterable(
+    tests: list[tuple[ConfiguredTarget, TestAction]], reporter: Reporter
+) -> list[tuple[ConfiguredTarget, TestAction]]:
+    """Return the tests whose rules select cases. Raises UsageError if only other tests were requested."""
+    able = [(target, action) for target, action in tests if action.filters]
+    others = [target for target, action in tests if not action.filters]
+    if others:
+        problem = f"rule '{others[0].rule}' of {others[0].node.label} selects no cases by --test-filter"
+        if not able:
+            raise UsageError(problem)
+        reporter.emit(Notice(f"{count(len(others), 'test')} not run: {problem}"))
+    return able
+
+
+def _matched(ends: Sequence[tuple[str, str]], test_filter: str, reporter: Reporter) -> list[bool]:
+    """Return for each test whether a case matched, given its label and the reason if none did. Raises UsageError if no
+    case of any test matched."""
+    without = [(label, reason) for label, reason in ends if reason]
+    if without and len(without) == len(ends):
+        label, reason = min(without, key=lambda each: "did you mean" not in each[1])
+        where = label if len(without) == 1 else f"{label} and {count(len(without) - 1, 'other test')}"
+        raise UsageError(f"--test-filter: {where}: {reason}")
+    if without:
+        reporter.emit(Notice(f"{count(len(without), 'test')} without a case that matches '{test_filter}'"))
+    return [not reason for _, reason in ends]
+
+
+def _remember_devices(workspace: Workspace, tests: Iterable[TestFinished]) -> None:
+    """Store measurements on devices: latencies, memory, temperatures and clocks, but not sizes of files."""
+    runs = []
+    for test in tests:
+        measured = {name: value for name, value in test.measures.items() if name not in EXACT}
+        if test.identity and measured:
+            subject = TargetId.of(test.label, test.config)
+            runs.append(DeviceRun(test.device, test.identity, subject, test.cached, measured))
+    if runs:
+        remember_runs(workspace.config.cache_dir, workspace.root, runs, find_head(workspace.root))

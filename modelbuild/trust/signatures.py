@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,11 +21,54 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from model_signing import hashing, signing, verifying
 from OpenSSL.crypto import X509, X509Store, X509StoreContext, X509StoreContextError
+from pydantic.alias_generators import to_camel
+from sigstore_models.bundle.v1 import Bundle
 
 from modelbuild.errors import UsageError
 from modelbuild.lines import one_line
 from modelbuild.trust.artifact_files import NotPlain, artifact_files, read_plain
-from modelbuild.trust.signature_file import SignatureFile
+from modelbuild.trust.strict_json import parse_json
+
+
+class _SignatureFile:
+    """The bundle in a signature file. Protobuf's JSON has two spellings of each name; `text`, the bundle for the
+    verifier, has one."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, and ValueError, TypeError, KeyError, AttributeError or RecursionError for anything but a
+        bundle with one signature of one statement, and for unknown members."""
+        values = parse_json(read_plain(path), _spelling)
+        material = values["verificationMaterial"]
+        # model-signing before 1.0 wrote bundles without these.
+        material.setdefault("tlogEntries", [])
+        if "publicKey" in material:
+            material["publicKey"].setdefault("hint", None)
+            for name in ("rawBytes", "keyDetails"):
+                material["publicKey"].pop(name, None)
+        self._bundle = Bundle.from_dict(values)
+        self.text = self._bundle.to_json()
+        envelope = self._bundle.dsse_envelope
+        if envelope is None or len(envelope.signatures) != 1:
+            raise ValueError("expected one signature of a statement")
+        self._payload = envelope.payload
+
+    def ignored(self) -> list[str]:
+        """Return the paths in the signed folder that the signer excluded. Only a verified signature states them."""
+        predicate = json.loads(self._payload).get("predicate", {})
+        return [str(path) for path in predicate.get("serialization", {}).get("ignore_paths", ())]
+
+    def certificates(self) -> list[x509.Certificate]:
+        """Return the certificates in the signature, the signer's first. Raises ValueError if there is none."""
+        chain = self._bundle.verification_material.x509_certificate_chain
+        if chain is None or not chain.certificates:
+            raise ValueError("it contains no certificate")
+        return [x509.load_der_x509_certificate(each.raw_bytes) for each in chain.certificates]
+
+
+def _spelling(name: str) -> str:
+    """Return the spelling that protobuf's JSON prefers; a name in neither of its spellings is unknown."""
+    return to_camel(name) if re.fullmatch("[a-z0-9_]+", name) else name
+
 
 SUFFIX = ".sig"
 
@@ -101,7 +145,7 @@ def check_signature(path: Path, signature: Path, trusted: Trusted) -> None:
         verifier.use_certificate_verifier(certificate_chain=trusted.chain)
     try:
         files = artifact_files(path)
-        given = SignatureFile(signature)
+        given = _SignatureFile(signature)
         # The verifier reads the bundle as it was parsed here, not the file again.
         with _in_memory(given.text.encode()) as file, redirect_stdout(io.StringIO()):  # the package prints warnings
             verifier.verify(path, file)

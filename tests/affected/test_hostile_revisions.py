@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import strategies as st
 
-from modelbuild.affected.lock_files import pins
+from modelbuild.affected.tool_versions import pins
 from modelbuild.analysis.rules import forget
 from modelbuild.cli.group import cli
 from modelbuild.code.step_sources import imported_names, source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from modelbuild.analysis.cycle import shortest_chain
+from modelbuild.analysis.analyze import shortest_chain
 from modelbuild.wording import chain_text
 from tests.workspace_builder import Workspace
 

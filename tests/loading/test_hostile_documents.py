@@ -18,7 +18,7 @@ from modelbuild.loading.glob import expand_glob, parse_glob
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns, parse_pattern
 from modelbuild.loading.tree import SourceTree
-from modelbuild.query.describe import describe_declared
+from modelbuild.query.output import describe_declared
 from modelbuild.query.target_world import TargetWorld
 from modelbuild.session.request import Flags, make_request
 from modelbuild.workspace.workspace import load_workspace

@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 
 from modelbuild.history.device_runs import DevicePoint, DeviceSeries, device_series
-from modelbuild.history.regressions import LATENCY_OF
+from modelbuild.history.measurements import Point
+from modelbuild.history.regressions import LATENCY_OF, change, is_regression
 from modelbuild.ids import TargetId
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import Pattern, parse_pattern
@@ -56,31 +57,34 @@ class DeviceHistory:
 
         context = {(each.device, each.subject, each.name): each.points for each in self.others}
         for each in self.series:
-            values = each.values
-            last, usual, low, high = map(number, (values[-1], median(values), min(values), max(values)))
-            shown = f"last {last}, median {usual}, {low} to {high} ({len(values)})"
-            yield f"{each.device}  {each.subject} {each.name}: {shown}{worse_text(each)}"
-            for place in range(len(values) - 1, max(-1, len(values) - 1 - _POINTS), -1):
+            yield f"{each.device}  {series_text(each.subject, each.name, each.values)}"
+            for place in range(len(each.points) - 1, max(-1, len(each.points) - 1 - _POINTS), -1):
                 yield _line(each.points, place, context, each)
 
     def document(self) -> dict[str, Any]:
         """Return all measures as JSON."""
-        rows = [
-            {
-                "device": each.device,
-                "subject": each.subject,
-                "name": each.name,
-                "change": each.change,
-                "regression": each.regression,
-                "points": [dataclasses.asdict(point) for point in each.points],
-            }
-            for each in (*self.series, *self.others)
-        ]
+        every = (*self.series, *self.others)
+        rows = [{"device": each.device, **series_json(each.subject, each.name, each.points)} for each in every]
         return {"version": VERSION, "series": rows}
 
 
-def worse_text(series: DeviceSeries) -> str:
-    return f"  WORSE by {abs(series.change or 0):.0%}" if series.regression else ""
+def series_text(subject: str, name: str, values: Sequence[float]) -> str:
+    """Return a line about the values of a measure, which ends with `WORSE by 12%` for a regression."""
+    last, usual, low, high = map(number, (values[-1], median(values), min(values), max(values)))
+    worse = f"  WORSE by {abs(change(values) or 0):.0%}" if is_regression(name, values) else ""
+    return f"{subject} {name}: last {last}, median {usual}, {low} to {high} ({len(values)}){worse}"
+
+
+def series_json(subject: str, name: str, points: Sequence[Point] | Sequence[DevicePoint]) -> dict[str, Any]:
+    """Return the values of a measure as JSON."""
+    values = [point.value for point in points]
+    return {
+        "subject": subject,
+        "name": name,
+        "change": change(values),
+        "regression": is_regression(name, values),
+        "points": [dataclasses.asdict(point) for point in points],
+    }
 
 
 def _line(

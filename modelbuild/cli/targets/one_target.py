@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.cli.targets.one_program import label_of
-from modelbuild.errors import EnvironmentProblem
+from modelbuild.errors import EnvironmentProblem, UsageError
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.request import make_request
@@ -17,17 +18,28 @@ from modelbuild.user_files import write_file
 from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.session.request import Flags
+    from modelbuild.session.request import Flags, Request
     from modelbuild.trust.evidence import Evidence
+    from modelbuild.trust.signatures import SigningKey
+    from modelbuild.workspace.workspace import Workspace
+
+
+def one_target(folder: Path, target: str, flags: Flags) -> tuple[Workspace, Request]:
+    """Return the workspace around a folder, and the request to build one target on this machine. Raises UsageError for
+    several targets."""
+    workspace = load_workspace(find_root(folder))
+    label = label_of(target, workspace.package_of(folder))
+    request = make_request(workspace, folder, (str(label),), flags)
+    if len(request.targets.devices) > 1:
+        raise UsageError(f"expected one device for {label}, got {len(request.targets.devices)}")
+    return workspace, request.with_outputs_here()
 
 
 def evidence_of(folder: Path, target: str, flags: Flags) -> Evidence:
     """Build one target of the workspace around a folder, and return the facts about it. Prints only to stderr."""
     from modelbuild.trust.evidence import gather_evidence
 
-    workspace = load_workspace(find_root(folder))
-    label = label_of(target, workspace.package_of(folder))
-    request = make_request(workspace, folder, (str(label),), flags).with_outputs_here()
+    workspace, request = one_target(folder, target, flags)
     with reporting(make_reporter(quiet=request.display.only_results, results=sys.stderr)) as reporter:
         return gather_evidence(workspace, request, reporter)
 
@@ -41,6 +53,14 @@ def needing_trust(command: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         message = f"{command} needs the package '{package}', which is not installed; install modelbuild[trust]"
         raise EnvironmentProblem(message) from None
+
+
+def signing_key(key: Path, certificate: Path | None, chain: tuple[Path, ...]) -> SigningKey:
+    """Return a private key and its certificates, with the passphrase of the environment."""
+    from modelbuild.trust.signatures import SigningKey
+
+    passphrase = os.environ.get("MODELBUILD_KEY_PASSPHRASE")
+    return SigningKey(key, passphrase.encode() if passphrase else None, certificate, chain)
 
 
 def write_document(text: bytes, path: Path | None) -> None:

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from modelbuild.cli.targets.device_profile import EVENTS, DeviceProfile, WritePages
 from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
+from modelbuild.cli.targets.program_run import Run
 from modelbuild.devices.device import local_file
 from modelbuild.devices.pool import Pool, with_runners
 from modelbuild.devices.problems import DeviceProblem, JobProblem, cut
@@ -33,62 +33,31 @@ _LIMIT = 3600.0
 _RUNNER = "bin/modelbuild-run"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRun:
-    """A run on a device: its label, the file or label of each input, and the same options as for a run on this machine.
-    `profiled`: record the time of each instruction, instead of the latency. `program`: the name of the bundle's
-    program; None for the only program."""
-
-    device: str
-    inputs: Mapping[str, str]
-    resize: bool
-    method: str | None
-    output_dir: Path | None
-    repeat: int
-    warmup: int
-    profiled: bool = False
-    profile_outputs: tuple[Path, ...] = ()
-    program: str | None = None
-
-    def command(self, inputs: Mapping[str, Path], emulated: bool) -> list[str]:
-        """Return the command in a job's folder. An emulator measures nothing."""
-        repeat = 0 if emulated else self.repeat
-        return [
-            f"bundle/{_RUNNER}",
-            "bundle" if self.program is None else f"bundle/{self.program}",
-            *([] if self.method is None else [f"--method={self.method}"]),
-            *(f"--input={name}=inputs/{path.name}" for name, path in inputs.items()),
-            *([] if self.output_dir is None else ["--output-dir=out/run"]),
-            f"--repeat={repeat}",
-            f"--warmup={self.warmup}",
-            *([f"--profile=out/run/{EVENTS}"] if self.profiled else []),
-            "--json",
-        ]
-
-
 def run_on_device(
     workspace: Workspace,
     folder: Path,
     bundle: Label,
-    run: DeviceRun,
+    device: str,
+    run: Run,
     flags: Flags,
     program: Callable[[Workspace, Label | None], Sequence[str]],
     write_pages: WritePages,
 ) -> int:
-    """Build and run; return the exit code. `folder` is the user's; `program` returns the start of the command that runs
-    programs here, which reads the inputs and the profile. Raises UsageError for a target that is not a bundle, and
-    DeviceProblem if the device cannot be used."""
+    """Build and run; return the exit code. `device` is the device's label, and `folder` the user's; `program` returns the
+    start of the command that runs programs here, which reads the inputs and the profile. Raises UsageError for a target
+    that is not a bundle, and DeviceProblem if the device cannot be used."""
 
     package = workspace.package_of(folder)
-    ((label, declared),) = device_specs(workspace, package, [run.device])
-    labels = {name: label_of(file, package) for name, file in run.inputs.items() if file.startswith(("//", ":"))}
+    ((label, declared),) = device_specs(workspace, package, [device])
+    files = run.files()
+    labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     wanted = [(bundle, ""), *((each, "") for each in labels.values())]
     request, built = build_here(workspace, folder, wanted, flags)
     if built.code != ExitCode.OK:
         return built.code
     root = workspace.root / only_file(built, bundle)
     pte = _program_of(bundle, root, run.program)
-    given = {**run.inputs, **{name: str(workspace.root / only_file(built, each)) for name, each in labels.items()}}
+    given = {**files, **{name: str(workspace.root / only_file(built, each)) for name, each in labels.items()}}
     with TemporaryDirectory() as temporary:
         command = program(workspace, toolchain_of(built, bundle))
         made = _read_inputs([*command, str(pte)], run, given, Path(temporary), folder)
@@ -123,7 +92,7 @@ def _program_of(bundle: Label, root: Path, name: str | None) -> Path:
 
 
 def _read_inputs(
-    command: Sequence[str], run: DeviceRun, given: Mapping[str, str], temporary: Path, folder: Path
+    command: Sequence[str], run: Run, given: Mapping[str, str], temporary: Path, folder: Path
 ) -> dict[str, Path] | int:
     """Write the inputs as .npy files, in a separate process as for a run on this machine. Returns their paths, or the
     exit code of that process."""
@@ -140,20 +109,20 @@ def _read_inputs(
 
 def _run(
     session: DeviceSession,
-    run: DeviceRun,
+    run: Run,
     bundle: Path,
     inputs: Mapping[str, Path],
     request: Request,
     profile: DeviceProfile,
 ) -> int:
 
-    if run.profiled and session.shell.emulator:
+    if run.profiles and session.shell.emulator:
         raise EnvironmentProblem(f"--profile measures nothing in {session.shell.emulator}; expected a device")
     with TemporaryDirectory() as temporary:
         files = {f"bundle/{path.relative_to(bundle).as_posix()}": path for path in bundle.rglob("*") if path.is_file()}
         files |= {f"inputs/{path.name}": path for path in inputs.values()}
         session.put({place: local_file(path) for place, path in files.items()})
-        command = [*session.shell.prefix, *run.command(inputs, bool(session.shell.emulator))]
+        command = [*session.shell.prefix, *_command(run, inputs, bool(session.shell.emulator))]
         ended = session.run("run", command, request.means.action_timeout or _LIMIT)
         state = {} if session.shell.emulator else session.state()
         outputs = Path(temporary)
@@ -161,8 +130,23 @@ def _run(
         return _report(run, ended, outputs / "run", request.display.json, session, profile, state)
 
 
+def _command(run: Run, inputs: Mapping[str, Path], emulated: bool) -> list[str]:
+    """Return the command in a job's folder. An emulator measures nothing."""
+    return [
+        f"bundle/{_RUNNER}",
+        "bundle" if run.program is None else f"bundle/{run.program}",
+        *([] if run.method is None else [f"--method={run.method}"]),
+        *(f"--input={name}=inputs/{path.name}" for name, path in inputs.items()),
+        *([] if run.output_dir is None else ["--output-dir=out/run"]),
+        f"--repeat={0 if emulated else run.repeat}",
+        f"--warmup={run.warmup}",
+        *([f"--profile=out/run/{EVENTS}"] if run.profiles else []),
+        "--json",
+    ]
+
+
 def _report(
-    run: DeviceRun,
+    run: Run,
     ended: EndedRun,
     returned: Path,
     as_json: bool,
@@ -191,10 +175,10 @@ def _report(
     if run.output_dir is not None:
         target = profile.folder / run.output_dir
         target.mkdir(parents=True, exist_ok=True)
-        _take_outputs(returned, target, [profile.folder / file for file in run.inputs.values()])
+        _take_outputs(returned, target, [profile.folder / file for file in run.files().values()])
     if not as_json:
         write(sys.stdout, "\n".join([f"on {name}: {session.facts.name()}", *lines]))
-    if run.profiled:
+    if run.profiles:
         made = profile.write(returned / EVENTS, method, as_json)
         if isinstance(made, int):
             return made

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from modelbuild.actions import Digest
 from modelbuild.remote.cache import streams
-from modelbuild.remote.capabilities import Offer, read_offer
 from modelbuild.remote.grpc_call import Watched, open_channel, translated
 from modelbuild.remote.messages import BYTESTREAM, REAPI, Stub, message
 from modelbuild.remote.problems import RemoteProblem
@@ -19,6 +20,41 @@ from modelbuild.remote.results import from_message, to_message
 from modelbuild.remote.token import AccessToken
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
+
+_SHA256 = 1
+_ZSTD = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The capabilities of a server.
+
+    updates   whether it accepts action results
+    batch     bytes of a batch; 0: unspecified
+    largest   bytes of the largest accepted blob; 0: unspecified
+    zstd      whether streams may be compressed; batch_zstd: also blobs of a batch
+    """
+
+    updates: bool
+    batch: int
+    largest: int
+    zstd: bool
+    batch_zstd: bool
+
+
+def read_offer(found: Any) -> Offer:
+    """Parse capabilities. Raises RemoteProblem when the server does not support SHA-256."""
+    if _SHA256 not in found.digest_functions:
+        raise RemoteProblem("refused", "it does not know digests by SHA-256")
+    able = importlib.util.find_spec("zstandard") is not None
+    return Offer(
+        found.action_cache_update_capabilities.update_enabled,
+        found.max_batch_total_size_bytes,
+        found.max_cas_blob_size_bytes,
+        able and _ZSTD in found.supported_compressors,
+        able and _ZSTD in found.supported_batch_update_compressors,
+    )
+
 
 # Message size for a server without a stated limit: grpc's own default is 4 MiB, headers included.
 _BATCH = 3 << 20

@@ -19,7 +19,6 @@ from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.build import build
 from modelbuild.session.request import Flags, make_request
 from modelbuild.workspace.flags import GROUP_FLAGS
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
@@ -40,7 +39,7 @@ def command(
     """
     no_options(patterns)
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     request = request.of_groups(name for name in groups.split(",") if name)

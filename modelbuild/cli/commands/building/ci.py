@@ -19,14 +19,12 @@ from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
 from modelbuild.report import make_reporter
 from modelbuild.report.files.measurements import MeasureRecorder
-from modelbuild.report.reporter_scope import reporting
-from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.report.reporter_scope import SeveralReporters, reporting
 from modelbuild.session.history import output_bytes
 from modelbuild.session.request import Flags, make_request
 from modelbuild.testing.ci import run_ci
 from modelbuild.user_files import check_file
 from modelbuild.workspace.flags import CI_FLAGS
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.testing.options import TestOptions
@@ -59,7 +57,7 @@ def command(
     """
     no_options(patterns)
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     found = targeted.patterns(patterns, settings.directory, ("//...",))
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     base = _base(workspace, since, base_measures and settings.directory / base_measures)

@@ -17,13 +17,11 @@ from modelbuild.cli.settings import Settings
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.lines import one_line
 from modelbuild.report import make_reporter
-from modelbuild.report.reporter_scope import reporting
-from modelbuild.report.several_reporters import SeveralReporters
+from modelbuild.report.reporter_scope import SeveralReporters, reporting
 from modelbuild.report.toolchain_comparison import Side, as_json, lines, with_tests
 from modelbuild.session.request import Flags, make_request
 from modelbuild.testing.options import TestOptions
 from modelbuild.testing.run import run_tests
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.workspace.workspace import Workspace
@@ -55,7 +53,7 @@ def command(
     if len(toolchains) != 2 or len(set(toolchains)) != 2:
         got = " ".join(toolchains) or "none"
         raise UsageError(f"expected two toolchains, as --toolchain //:old --toolchain //:new; got {got}")
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     labels = with_tests(workspace, patterns, workspace.package_of(settings.directory))
     make_request(workspace, settings.directory, labels, flags)  # reports wrong flags before any work
     first, before = _build(workspace, settings, labels, flags, toolchains[0], Recording(), None)

@@ -12,7 +12,6 @@ from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.fetch import fetch
 from modelbuild.session.request import Flags, make_request
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("fetch", short_help=COMMANDS["fetch"], context_settings={"ignore_unknown_options": True})
@@ -26,7 +25,7 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> i
     """
     no_options(patterns)
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     request = make_request(workspace, settings.directory, patterns, flags)
     display, history = request.display, workspace.config.cache_dir
     reporter = make_reporter(quiet=display.quiet, as_json=display.json, history=history)

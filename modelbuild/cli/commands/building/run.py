@@ -6,8 +6,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,8 @@ from modelbuild.cli.page import write_program
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
-from modelbuild.cli.targets.run_on_device import DeviceRun, run_on_device
+from modelbuild.cli.targets.program_run import Run
+from modelbuild.cli.targets.run_on_device import run_on_device
 from modelbuild.cli.watch import watching
 from modelbuild.code.interpreter import installed
 from modelbuild.code.library import packages_beside
@@ -34,7 +35,7 @@ from modelbuild.lines import NOISE
 from modelbuild.report.text import write
 from modelbuild.session.request import Flags
 from modelbuild.toolchain import run_module
-from modelbuild.workspace.workspace import LIBRARY, find_root, load_workspace
+from modelbuild.workspace.workspace import LIBRARY
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
@@ -87,62 +88,6 @@ _OPTIONS = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run of a program, as the command line describes it.
-
-    inputs         NAME=FILE of each input
-    resize         give pictures of another size the height and width of their input
-    output_dir     the folder for the outputs; None to write none
-    output_format  npy or json
-    method         its name; None for the only method, or `forward`
-    repeat         number of measured runs, after `warmup` unmeasured runs
-    on             the label of the device to run on; None for this machine
-    program        the name of the bundle's program; None for the only program
-    profiled       record the time of each instruction, and write it to `profile_outputs`
-    """
-
-    inputs: tuple[str, ...]
-    resize: bool
-    method: str | None
-    output_dir: Path | None
-    output_format: str
-    repeat: int
-    warmup: int
-    profiled: bool
-    profile_outputs: tuple[Path, ...]
-    on: str | None
-    program: str | None
-
-    def files(self) -> dict[str, str]:
-        """Return the file, or the label, of each input. Raises click.UsageError for other text."""
-        files: dict[str, str] = {}
-        for text in self.inputs:
-            name, equals, file = text.partition("=")
-            if not (equals and name and file):
-                raise click.UsageError(f"--input {text}: expected name=file")
-            if name in files:
-                raise click.UsageError(f"--input {text}: '{name}' is given twice")
-            files[name] = file
-        return files
-
-    def pages(self) -> list[Path]:
-        """Return the HTML pages among the files of the profile."""
-        return [path for path in self.profile_outputs if path.suffix == ".html"]
-
-    def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
-        """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
-        # A program's kernel libraries are in the program's folder.
-        arguments = [str(program), "--plugin-dir", str(program.parent)]
-        arguments += [] if self.method is None else ["--method", self.method]
-        arguments += [f"--input={name}={file}" for name, file in files.items()]
-        arguments += ["--resize"] if self.resize else []
-        arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
-        arguments += ["--profile"] if self.profiled or self.profile_outputs else []
-        arguments += [f"--profile-output={path}" for path in self.profile_outputs if path not in self.pages()]
-        return [*arguments, "--output-dir", str(self.output_dir)] if self.output_dir is not None else arguments
-
-
 def running(function: Command) -> Command:
     """Add the options of a run; the function gets them as one argument, `run`."""
     return gather(function, _OPTIONS, "run", [field.name for field in fields(Run)], Run)
@@ -161,7 +106,7 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     current folder.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     package = workspace.package_of(settings.directory)
     label = label_of(target, package)
     files = run.files()
@@ -198,23 +143,13 @@ def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flag
     device = str(label_of(run.on or "", workspace.package_of(folder)))
     if any(str(label_of(each, workspace.package_of(folder))) != device for each in flags.devices):
         raise UsageError(f"--device differs from --on {device}; expected only --on")
-    there = DeviceRun(
-        device,
-        run.files(),
-        run.resize,
-        run.method,
-        run.output_dir,
-        run.repeat,
-        run.warmup,
-        run.profiled or bool(run.profile_outputs),
-        run.profile_outputs,
-        run.program,
-    )
 
     def write_pages(program: Path, profile: Path) -> None:
         _write_pages(run.pages(), bundle, program, profile, folder)
 
-    return run_on_device(workspace, folder, bundle, there, replace(flags, devices=(device,)), _program, write_pages)
+    return run_on_device(
+        workspace, folder, bundle, device, run, replace(flags, devices=(device,)), _program, write_pages
+    )
 
 
 def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Path, folder: Path) -> None:

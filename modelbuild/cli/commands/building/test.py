@@ -20,7 +20,6 @@ from modelbuild.session.request import Flags, make_request
 from modelbuild.testing.options import TestOptions
 from modelbuild.testing.run import run_tests
 from modelbuild.workspace.flags import TEST_FLAGS
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 def testing(function: Command) -> Command:
@@ -58,7 +57,7 @@ def command(
     """
     no_options(patterns)
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     seen = begin(workspace)
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)

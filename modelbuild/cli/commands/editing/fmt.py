@@ -20,7 +20,6 @@ from modelbuild.loading.tree import join
 from modelbuild.user_files import write_file
 from modelbuild.workspace.toml_document import read_document
 from modelbuild.workspace.toml_format import format_toml
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("fmt", short_help=COMMANDS["fmt"])
@@ -34,7 +33,7 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
     attributes are sorted as their rule declares them. With --check, exit code 1 if a file would change.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations()).by_name
     package = workspace.package_of(settings.directory)
     files = list(dict.fromkeys(_files(Loader(workspace, rules), patterns or ("//...",), package, settings.directory)))

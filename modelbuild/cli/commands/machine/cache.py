@@ -14,7 +14,6 @@ from modelbuild.errors import EnvironmentProblem, ExitCode
 from modelbuild.sizes import parse_size
 from modelbuild.store.local import open_store
 from modelbuild.wording import count, size_text
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
@@ -114,7 +113,7 @@ def collect(store: LocalStore) -> Collected:
 
 def _store(settings: Settings, max_size: str | None = None) -> LocalStore:
 
-    config = load_workspace(find_root(settings.directory)).config
+    config = settings.workspace().config
     try:
         size = config.cache_size if max_size is None else parse_size(max_size, least=0)
     except ValueError as error:

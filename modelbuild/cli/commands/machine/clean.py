@@ -14,7 +14,7 @@ from modelbuild.report.text import write
 from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import clean
 from modelbuild.wording import count
-from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
+from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
 
 @click.command("clean", short_help=COMMANDS["clean"])
@@ -26,7 +26,7 @@ def command(settings: Settings, expunge: bool) -> None:
     Other files stay, and so does everything behind a symbolic link.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     kept = clean(workspace.root / OUTPUT_FOLDER)
     if kept:
         them = "them" if len(kept) > 1 else "it"

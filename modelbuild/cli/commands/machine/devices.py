@@ -17,7 +17,6 @@ from modelbuild.devices.pool import ask_all, with_runners
 from modelbuild.session.request import parse_runners
 from modelbuild.wording import size_text
 from modelbuild.workspace.flags import BUILD_FLAGS
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.device_runners import DeviceSpec
@@ -36,7 +35,7 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
     Devices without a runner are listed if they are named.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     package = workspace.package_of(settings.directory)
     given = [(str(label), runner) for label, runner in parse_runners(runners, package)]
     found = []

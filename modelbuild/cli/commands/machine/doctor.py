@@ -30,7 +30,7 @@ from modelbuild.errors import ExitCode, LoadingError, UsageError
 from modelbuild.loading.loader import Loader
 from modelbuild.session.request import parse_runners
 from modelbuild.workspace.flags import BUILD_FLAGS
-from modelbuild.workspace.workspace import WORKSPACE_FILE, default_workspace, find_root, load_workspace
+from modelbuild.workspace.workspace import WORKSPACE_FILE, default_workspace
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
@@ -70,7 +70,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield check_python()
     yield check_engine()
     try:
-        workspace = load_workspace(find_root(settings.directory))
+        workspace = settings.workspace()
     except UsageError:
         workspace = default_workspace(settings.directory)
     try:
@@ -110,7 +110,7 @@ def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> I
             raise UsageError("--runner stands in for a label's runners; expected --on with a label")
         spec, root, rules = DeviceSpec((parse_address(on),), ""), settings.directory, load_rules(settings.directory, ())
     else:
-        workspace = load_workspace(find_root(settings.directory))
+        workspace = settings.workspace()
         package, root = workspace.package_of(settings.directory), workspace.root
         given = [(str(label), runner) for label, runner in parse_runners(runners, package)]
         ((label, declared),) = device_specs(workspace, package, [on], [each for each, _ in given])

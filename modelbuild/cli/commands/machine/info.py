@@ -24,7 +24,7 @@ from modelbuild.execution.isolation.guarantees import guarantees
 from modelbuild.execution.scheduling.slots import machine
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
+from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
@@ -40,7 +40,7 @@ VERSION = 1
 def command(settings: Settings, key: str | None, as_json: bool) -> None:
     """Print settings of this workspace and this machine; with KEY only its value."""
 
-    facts = gather(load_workspace(find_root(settings.directory)))
+    facts = gather(settings.workspace())
     if key is not None and key not in facts:
         raise UsageError(f"no '{key}'{did_you_mean(key, facts)}; known: {', '.join(facts)}")
     if key is not None:

@@ -9,8 +9,9 @@ import click
 from modelbuild.cli.completion import TARGET
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building
-from modelbuild.cli.publishing import Publication, build_and_publish, one_target, publishing, release_of
+from modelbuild.cli.publishing import Publication, build_and_publish, publishing, release_of
 from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.one_target import one_target
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.publish.destination import parse_destination
 from modelbuild.report import make_reporter

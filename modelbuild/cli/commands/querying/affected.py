@@ -21,7 +21,6 @@ from modelbuild.durations import parse_duration
 from modelbuild.history.estimates import target_estimates
 from modelbuild.labels import Label
 from modelbuild.query.regex import compiled
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 _OPTIONS = [
     click.option(
@@ -96,7 +95,7 @@ def command(
 ) -> None:
     """List targets affected by changes since REF (all targets, or only TARGET...). Nothing is built."""
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     current = workspace.package_of(settings.directory)
     labels = [Label.parse(text, current) for text in devices]
     found = affected(workspace, patterns or ("//...",), current, since, labels, exact)

@@ -14,7 +14,6 @@ from modelbuild.query.actions import Actions, as_lines
 from modelbuild.query.configured_world import ConfiguredWorld
 from modelbuild.query.evaluate import evaluate
 from modelbuild.query.output import render
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("aquery", short_help=COMMANDS["aquery"])
@@ -30,7 +29,7 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     Nothing is built. Keys, and actions that other actions add, are printed only if the inputs are in the cache.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     current = workspace.package_of(settings.directory)
     world = ConfiguredWorld(
         open_to_build(workspace),

@@ -13,12 +13,9 @@ from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
 from modelbuild.labels import Label
 from modelbuild.query.configured_world import ConfiguredWorld
-from modelbuild.query.describe import describe_configured
 from modelbuild.query.evaluate import evaluate
-from modelbuild.query.listing import configured_statements, locations
-from modelbuild.query.output import render
-from modelbuild.query.output_files import output_files
-from modelbuild.workspace.workspace import find_root, load_workspace
+from modelbuild.query.listing import configured_statements, locations, output_files
+from modelbuild.query.output import describe_configured, render
 
 
 @click.command("cquery", short_help=COMMANDS["cquery"])
@@ -34,7 +31,7 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     --output=files lists the outputs of targets, below modelbuild-out/.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     current = workspace.package_of(settings.directory)
     asked = [Label.parse(text, current) for text in devices]
     opened = open_to_build if form == "files" else open_analyzer  # keys decide the names of some outputs

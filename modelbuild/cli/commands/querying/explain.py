@@ -10,6 +10,7 @@ import click
 from modelbuild.cli.completion import TARGET
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
+from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import EnvironmentProblem, UsageError
 from modelbuild.explain.changed_since import pending
 from modelbuild.explain.compare import compare, write_dump
@@ -18,8 +19,6 @@ from modelbuild.explain.unbuilt_target import check_there
 from modelbuild.explain.verdicts import explain, last_success
 from modelbuild.history.action_records import Records
 from modelbuild.labels import Label
-from modelbuild.loading.patterns import parse_pattern
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -39,12 +38,9 @@ def command(
     The first lines list changes since the last build of TARGET that succeeded. Nothing is built.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     current = workspace.package_of(settings.directory)
-    pattern = parse_pattern(target, current)
-    if pattern.name is None or pattern.subtract:
-        raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
-    label = Label(pattern.package, pattern.name)
+    label = label_of(target, current)
     records = Records(workspace.config.cache_dir, workspace.root)
     verdicts = explain(records, str(label))
     if not verdicts and (problem := records.problem()):

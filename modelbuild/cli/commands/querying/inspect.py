@@ -21,7 +21,6 @@ from modelbuild.inspect.facts import gather
 from modelbuild.inspect.text import lines
 from modelbuild.lines import one_line
 from modelbuild.session.request import Flags
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 
 @click.command("inspect", short_help=COMMANDS["inspect"])
@@ -39,7 +38,7 @@ def command(settings: Settings, program: str, every_node: bool, cost: bool, html
 
     path = settings.directory / program
     if not program.endswith(".pte") and not path.is_file():
-        workspace = load_workspace(find_root(settings.directory))
+        workspace = settings.workspace()
         label = label_of(program, workspace.package_of(settings.directory))
         _, built = build_here(workspace, settings.directory, ((label, ".pte"),), flags)
         if built.code != ExitCode.OK:

@@ -10,12 +10,10 @@ from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.completion import TARGET
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
-from modelbuild.query.describe import describe_declared
 from modelbuild.query.evaluate import evaluate
 from modelbuild.query.listing import declared_statements, locations, source_files
-from modelbuild.query.output import render
+from modelbuild.query.output import describe_declared, render
 from modelbuild.query.target_world import TargetWorld
-from modelbuild.workspace.workspace import find_root, load_workspace
 
 # See modelbuild.query.output; modelbuild.query.listing has the formats for targets only.
 GRAPHS = ("label", "json", "dot")
@@ -32,7 +30,7 @@ def command(settings: Settings, expression: str, form: str) -> None:
     Nothing is built. Every branch of a select counts.
     """
 
-    workspace = load_workspace(find_root(settings.directory))
+    workspace = settings.workspace()
     analyzer = open_analyzer(workspace)
     world = TargetWorld(analyzer.loader, analyzer.rules, workspace.package_of(settings.directory))
     found = evaluate(world, expression)

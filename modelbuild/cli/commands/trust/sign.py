@@ -9,13 +9,12 @@ import click
 
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
-from modelbuild.cli.targets.one_target import needing_trust, write_document
+from modelbuild.cli.targets.one_target import needing_trust, signing_key, write_document
 from modelbuild.errors import UsageError
 from modelbuild.user_files import explained
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FORMAT = b"application/vnd.dev.sigstore.bundle"
-PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
 
 
 @click.command("sign", short_help=COMMANDS["sign"])
@@ -37,15 +36,13 @@ def command(
     """
 
     with needing_trust("sign"):
-        from modelbuild.trust.signatures import SigningKey, sign, signature_path
+        from modelbuild.trust.signatures import sign, signature_path
 
     here = settings.directory
-    text = os.environ.get(PASSPHRASE)
-    passphrase = text.encode() if text else None
     chain = tuple(here / each for each in certificate_chain)
     if chain and certificate is None:
         raise UsageError("--certificate-chain: expected --certificate as well")
-    signing = SigningKey(here / key, passphrase, certificate and here / certificate, chain)
+    signing = signing_key(here / key, certificate and here / certificate, chain)
     for path in artifacts:
         if not (here / path).exists():
             raise UsageError(f"{path}: no such file")
