@@ -248,13 +248,13 @@ class BuildAborted(Event):
 
 
 class Reporter(Protocol):
-    """Receives events, from any thread. Must not raise: a failing display must not fail the build."""
+    """Receives events. Must not raise: a failing display must not fail the build."""
 
     def emit(self, event: Event) -> None:
         """Show or record an event."""
 
     def close(self) -> None:
-        """Restore the terminal. Safe to call twice, and after an exception."""
+        """Restore the terminal, or write a file: called once, at the end, also after an exception."""
 
 
 class Silent:

@@ -126,7 +126,6 @@ def test_a_recorder_leaves_the_old_file(tmp_path: Path, child: Child, kind: str)
         limit_files(8)
         with pytest.raises(EnvironmentProblem, match=f"^{tmp_path}/f: File too large$"):
             recorder.close()
-        recorder.close()
 
     assert child(work) == 0
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"f": "old"}
@@ -140,7 +139,6 @@ def test_a_stream_of_events_ends_at_a_full_disk_and_says_so(tmp_path: Path, chil
             events.emit(Notice("some text " * 10))
         with pytest.raises(EnvironmentProblem, match=f"^{tmp_path}/f: File too large$"):
             events.close()
-        events.close()
 
     assert child(work) == 0
     assert (tmp_path / "f").read_bytes().startswith(b'{"event": "stream_started"')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 from typing import Any, TextIO
 
 from modelbuild.events import ActionFinished, BuildFinished, Event, Notice, TestFinished
@@ -23,30 +22,24 @@ class JsonReporter:
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self._err = err
-        self._lock = threading.Lock()
         self._progress = BuildProgress()
         self._notices: list[str] = []
-        self._written = False
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            self._progress.add(event)
-            match event:
-                case ActionFinished(status="failed"):
-                    write(self._err, "\n".join(failure_lines(event)))
-                case Notice(text=text):
-                    self._notices.append(text)
-                    write(self._err, f"note: {text}")
-                case BuildFinished():
-                    for problem in self._progress.problems:
-                        write(self._err, f"error: {problem}")
+        self._progress.add(event)
+        match event:
+            case ActionFinished(status="failed"):
+                write(self._err, "\n".join(failure_lines(event)))
+            case Notice(text=text):
+                self._notices.append(text)
+                write(self._err, f"note: {text}")
+            case BuildFinished():
+                for problem in self._progress.problems:
+                    write(self._err, f"error: {problem}")
 
     def close(self) -> None:
         """Write the object. A build that was aborted is not ok."""
-        with self._lock:
-            if not self._written:
-                self._written = True
-                write(self._out, json.dumps(self._object()))
+        write(self._out, json.dumps(self._object()))
 
     def _object(self) -> dict[str, Any]:
         progress, end = self._progress, self._progress.finished

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TextIO
 
@@ -35,34 +34,32 @@ class PlainReporter:
         self._err = err
         self._show = show
         self._quiet = quiet
-        self._lock = threading.Lock()
         self._progress = BuildProgress()
         self._awaited = float("-inf")  # time of the last line about waiting
         self._running: dict[str, ActionStarted] = {}
         self._printed = time.monotonic()  # when the last line about an action was printed
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            self._progress.add(event)
-            match event:
-                case ActionFinished():
-                    self._action(event)
-                case ActionStarted():
-                    self._running[event.id] = event
-                case ActionProgress():
-                    self._part(event)
-                case BuildStarted():
-                    self._awaited = float("-inf")
-                    self._printed = event.at
-                case UploadsAwaited() if not self._quiet and event.at - self._awaited >= _REPEAT:
-                    self._awaited = event.at
-                    write(self._err, uploads_line(event))
-                case Notice(text=text):
-                    write(self._err, f"note: {text}")
-                case BuildFinished():
-                    show_end(self._progress, self._out, self._err, self._quiet, self._show)
-                case BuildAborted(interrupted=True) if not self._quiet:
-                    write(self._err, f"Interrupted: {counts(self._progress)}")
+        self._progress.add(event)
+        match event:
+            case ActionFinished():
+                self._action(event)
+            case ActionStarted():
+                self._running[event.id] = event
+            case ActionProgress():
+                self._part(event)
+            case BuildStarted():
+                self._awaited = float("-inf")
+                self._printed = event.at
+            case UploadsAwaited() if not self._quiet and event.at - self._awaited >= _REPEAT:
+                self._awaited = event.at
+                write(self._err, uploads_line(event))
+            case Notice(text=text):
+                write(self._err, f"note: {text}")
+            case BuildFinished():
+                show_end(self._progress, self._out, self._err, self._quiet, self._show)
+            case BuildAborted(interrupted=True) if not self._quiet:
+                write(self._err, f"Interrupted: {counts(self._progress)}")
 
     def close(self) -> None:
         """Do nothing."""

@@ -24,7 +24,7 @@ from modelbuild.events import (
 @dataclass(slots=True)
 class BuildProgress:
     """Actions and targets by status, in the order in which they ended. After a restart of the build, a new event for an
-    action or target replaces the earlier event. Not thread-safe."""
+    action or target replaces the earlier event."""
 
     total: int = 0
     actions: dict[str, ActionFinished] = field(default_factory=dict)

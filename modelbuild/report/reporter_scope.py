@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -17,9 +18,9 @@ from modelbuild.report.text import write
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[Reporter]:
-    """Yield the reporter behind _RedactedEvents. Close it at the end, and report an error or interrupt that ended the
-    job. Raises as the reporter's close(), unless the job ended with an error."""
-    reporter = _RedactedEvents(reporter)
+    """Yield the reporter behind _Gate. Close it at the end, and report an error or interrupt that ended the job. Raises
+    as the reporter's close(), unless the job ended with an error."""
+    reporter = _Gate(reporter)
     try:
         yield reporter
     except BaseException as error:
@@ -35,17 +36,20 @@ def reporting(reporter: Reporter) -> Iterator[Reporter]:
     reporter.close()
 
 
-class _RedactedEvents:
-    """Passes events on, without users, passwords and queries in addresses."""
+class _Gate:
+    """Passes events of any thread on, one at a time, without users, passwords and queries in addresses."""
 
     def __init__(self, inner: Reporter) -> None:
         self._inner = inner
+        self._lock = threading.Lock()
 
     def emit(self, event: Event) -> None:
-        self._inner.emit(_without_secrets(event))
+        with self._lock:
+            self._inner.emit(_without_secrets(event))
 
     def close(self) -> None:
-        self._inner.close()
+        with self._lock:
+            self._inner.close()
 
 
 def _without_secrets(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,23 +43,21 @@ class Side:
     left: dict[str, Counter[str]] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _built: list[TargetBuilt] = field(default_factory=list)
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            match event:
-                case TargetBuilt() if event.outputs:
-                    self._built.append(event)
-                case TargetFailed():
-                    self.failed[TargetId.of(event.label, event.config)] = event.because
-                case TestFinished():
-                    subject = TargetId.of(event.label, event.config)
-                    self.results[subject] = event.status + (f": {event.reason}" if event.reason else "")
-                    self.values.setdefault(subject, {}).update(event.measures)
-                case BuildFinished():
-                    for built in self._built:
-                        self._read(built)
+        match event:
+            case TargetBuilt() if event.outputs:
+                self._built.append(event)
+            case TargetFailed():
+                self.failed[TargetId.of(event.label, event.config)] = event.because
+            case TestFinished():
+                subject = TargetId.of(event.label, event.config)
+                self.results[subject] = event.status + (f": {event.reason}" if event.reason else "")
+                self.values.setdefault(subject, {}).update(event.measures)
+            case BuildFinished():
+                for built in self._built:
+                    self._read(built)
 
     def close(self) -> None:
         """Do nothing."""

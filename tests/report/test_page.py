@@ -52,7 +52,6 @@ def write_page(
     for event in happened:
         page.emit(dataclasses.replace(event, at=began + event.at))
     page.close()
-    page.close()
     return path
 
 

@@ -80,7 +80,6 @@ def played(reporter: Any) -> None:
     for event in EVENTS:
         reporter.emit(event)
     reporter.close()
-    reporter.close()
 
 
 def test_junit(tmp_path: Path, ci_formats: Any) -> None:

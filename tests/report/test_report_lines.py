@@ -7,8 +7,8 @@ import io
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -30,6 +30,7 @@ from modelbuild.events import (
 from modelbuild.report import make_reporter
 from modelbuild.report.json_object import JsonReporter
 from modelbuild.report.plain import PlainReporter
+from modelbuild.report.reporter_scope import reporting
 from modelbuild.report.text import SHOWN_TARGETS
 from modelbuild.wording import duration
 
@@ -80,7 +81,6 @@ def shown(make: Callable[[io.StringIO, io.StringIO], Reporter], events: Iterable
     reporter = make(out, err)
     for event in events:
         reporter.emit(event)
-    reporter.close()
     reporter.close()
     return out.getvalue().splitlines(), err.getvalue().splitlines()
 
@@ -240,17 +240,9 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_counts_stay_right_with_many_threads() -> None:
     out, err = io.StringIO(), io.StringIO()
-    reporter = PlainReporter(out, err)
-
-    def emit(number: int) -> None:
-        for i in range(200):
-            reporter.emit(ActionFinished(f"{number}-{i}", LABEL, "compile", f"p{i}", "ran", 0.1))
-
-    threads = [threading.Thread(target=emit, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with reporting(PlainReporter(out, err)) as reporter, ThreadPoolExecutor(8) as pool:
+        ended = (ActionFinished(str(number), LABEL, "compile", f"p{number}", "ran", 0.1) for number in range(1600))
+        list(pool.map(reporter.emit, ended))
     lines = err.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == [f"[{i}/{i}]" for i in range(1, 1601)]
 

@@ -12,6 +12,7 @@ from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import parse_pattern
 from modelbuild.report import make_reporter
+from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.build import build
 from modelbuild.session.request import make_request
 
@@ -42,7 +43,6 @@ def build_here(
     request = make_request(workspace, folder, patterns, flags).with_outputs_here()
     if len(request.targets.devices) > 1:
         raise UsageError(f"expected one device for a program, got {len(request.targets.devices)}")
-    reporter = make_reporter(quiet=request.display.only_results, results=sys.stderr)
 
     def check(targets: Iterable[ExpectedTarget]) -> None:
         known = {target.label: target for target in targets}
@@ -55,10 +55,8 @@ def build_here(
             if takes is not None and name not in takes:
                 raise UsageError(f"no input '{name}'; inputs: {', '.join(takes)}{did_you_mean(name, takes)}")
 
-    try:
+    with reporting(make_reporter(quiet=request.display.only_results, results=sys.stderr)) as reporter:
         return request, build(workspace, request, reporter, check)
-    finally:
-        reporter.close()
 
 
 def _inputs(label: Label, methods: Mapping[str, tuple[str, ...] | None], method: str | None) -> tuple[str, ...] | None:

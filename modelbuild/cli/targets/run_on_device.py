@@ -43,9 +43,9 @@ def run_on_device(
     program: Callable[[Workspace, Label | None], Sequence[str]],
     write_pages: WritePages,
 ) -> int:
-    """Build and run; return the exit code. `device` is the device's label, and `folder` the user's; `program` returns the
-    start of the command that runs programs here, which reads the inputs and the profile. Raises UsageError for a target
-    that is not a bundle, and DeviceProblem if the device cannot be used."""
+    """Build and run; return the exit code. `device` is the device's label, and `folder` the user's. `program` returns
+    the start of the command that runs programs here, which reads the inputs and the profile. Raises UsageError for a
+    target that is not a bundle, and DeviceProblem if the device cannot be used."""
 
     package = workspace.package_of(folder)
     ((label, declared),) = device_specs(workspace, package, [device])

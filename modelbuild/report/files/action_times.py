@@ -12,7 +12,7 @@ _Timed = TypeVar("_Timed", CacheUsed, WorkerReady)
 
 
 class ActionTimes:
-    """Collects events. Not thread-safe. Times come from the events."""
+    """Collects events. Times come from the events."""
 
     def __init__(self) -> None:
         self.actions: dict[str, ActionFinished] = {}

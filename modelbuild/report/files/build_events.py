@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,6 @@ class BuildEvents:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
         self._began = time.monotonic()
         self._problem: OSError | None = None
         now = time.time()
@@ -34,17 +32,14 @@ class BuildEvents:
     def emit(self, event: Event) -> None:
         fields = [field for field in dataclasses.fields(event) if field.name != "at" and field.metadata != INSIDE]
         members = {field.name: getattr(event, field.name) for field in fields}
-        with self._lock:
-            self._write({"event": name_of(type(event)), "at": round(event.at - self._began, 6), **members})
+        self._write({"event": name_of(type(event)), "at": round(event.at - self._began, 6), **members})
 
     def close(self) -> None:
-        with self._lock:
-            with suppress(OSError):
-                self._file.close()
-            problem, self._problem = self._problem, None
-            if problem is not None:
-                with explained(self._path):
-                    raise problem
+        with suppress(OSError):
+            self._file.close()
+        if self._problem is not None:
+            with explained(self._path):
+                raise self._problem
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._problem is None and not self._file.closed:

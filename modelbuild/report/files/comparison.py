@@ -61,7 +61,7 @@ class Measure:
 
 @dataclass(slots=True)
 class Comparison:
-    """Collects events. Not thread-safe.
+    """Collects events.
 
     before   the values that the build is compared with, called `title`
     earlier  values by which a change is marked as noise

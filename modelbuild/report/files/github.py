@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TextIO
 
 from modelbuild.events import ActionFinished, BuildAborted, Event, Notice, TargetSkipped, TestFinished
@@ -20,31 +19,29 @@ class GitHubAnnotations:
     def __init__(self, out: TextIO, folder: str = "") -> None:
         self._out = out
         self._folder = folder
-        self._lock = threading.Lock()
         self._skipped: set[str] = set()
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            match event:
-                case ActionFinished(status="failed"):
-                    last = event.problem.strip().rpartition("\n")[2]
-                    self._write("error", event.problem, f"{event.mnemonic} {event.owner}", last)
-                case TestFinished(status="failed"):
-                    failed = [case for case in event.cases if case.status == "failed"]
-                    for case in failed:
-                        place = case.place or event.location
-                        self._write("error", place, f"{event.label}: {case.name}", case.message)
-                    if not failed:
-                        self._write("error", event.location, event.label, event.reason)
-                case TestFinished(status="not_run"):
-                    self._write("notice", event.location, f"{event.label} was not run", event.reason)
-                case TargetSkipped() if event.problem not in self._skipped:
-                    self._skipped.add(event.problem)
-                    self._write("error", event.location, f"{event.label} was not built", event.problem)
-                case BuildAborted(interrupted=False):
-                    self._write("error", event.problem, "modelbuild", event.problem)
-                case Notice():
-                    self._write("notice", "", "modelbuild", event.text)
+        match event:
+            case ActionFinished(status="failed"):
+                last = event.problem.strip().rpartition("\n")[2]
+                self._write("error", event.problem, f"{event.mnemonic} {event.owner}", last)
+            case TestFinished(status="failed"):
+                failed = [case for case in event.cases if case.status == "failed"]
+                for case in failed:
+                    place = case.place or event.location
+                    self._write("error", place, f"{event.label}: {case.name}", case.message)
+                if not failed:
+                    self._write("error", event.location, event.label, event.reason)
+            case TestFinished(status="not_run"):
+                self._write("notice", event.location, f"{event.label} was not run", event.reason)
+            case TargetSkipped() if event.problem not in self._skipped:
+                self._skipped.add(event.problem)
+                self._write("error", event.location, f"{event.label} was not built", event.problem)
+            case BuildAborted(interrupted=False):
+                self._write("error", event.problem, "modelbuild", event.problem)
+            case Notice():
+                self._write("notice", "", "modelbuild", event.text)
 
     def close(self) -> None:
         """Do nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,35 +21,28 @@ class JUnit:
     def __init__(self, path: Path) -> None:
         check_file(path)
         self._path = path
-        self._lock = threading.Lock()
         self._root = ElementTree.Element("testsuites", name="modelbuild")
         self._progress = BuildProgress()
-        self._written = False
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            self._progress.add(event)
-            if isinstance(event, TestFinished):
-                self._test(event)
+        self._progress.add(event)
+        if isinstance(event, TestFinished):
+            self._test(event)
 
     def close(self) -> None:
-        with self._lock:
-            if self._written:
-                return
-            self._written = True
-            skipped = self._progress.skipped.values()
-            if skipped:
-                suite = self._suite("targets", [("failed", 0.0) for _ in skipped])
-                for target in skipped:
-                    _add(_case(suite, target.label, target.label, 0.0), "failure", target.problem, target.problem)
-            failed = [event for event in self._progress.actions.values() if event.status == "failed"]
-            if failed:
-                suite = self._suite("actions", [("failed", each.seconds) for each in failed])
-                for each in failed:
-                    case = _case(suite, each.owner, each.id, each.seconds)
-                    _add(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
-            ElementTree.indent(self._root)
-            write_file(self._path, ElementTree.tostring(self._root, "utf-8", xml_declaration=True))
+        skipped = self._progress.skipped.values()
+        if skipped:
+            suite = self._suite("targets", [("failed", 0.0) for _ in skipped])
+            for target in skipped:
+                _add(_case(suite, target.label, target.label, 0.0), "failure", target.problem, target.problem)
+        failed = [event for event in self._progress.actions.values() if event.status == "failed"]
+        if failed:
+            suite = self._suite("actions", [("failed", each.seconds) for each in failed])
+            for each in failed:
+                case = _case(suite, each.owner, each.id, each.seconds)
+                _add(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
+        ElementTree.indent(self._root)
+        write_file(self._path, ElementTree.tostring(self._root, "utf-8", xml_declaration=True))
 
     def _test(self, test: TestFinished) -> None:
         cases = [(case.name, case.status, case.seconds, case.message, case.place) for case in test.cases]

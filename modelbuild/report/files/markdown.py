@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,20 +25,14 @@ class Markdown:
         check_file(path)
         self._path = path
         self._comparison = comparison
-        self._lock = threading.Lock()
         self._progress = BuildProgress()
-        self._written = False
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            self._progress.add(event)
-            self._comparison.add(event)
+        self._progress.add(event)
+        self._comparison.add(event)
 
     def close(self) -> None:
-        with self._lock:
-            if not self._written:
-                self._written = True
-                append_file(self._path, "\n".join(self._lines()) + "\n")
+        append_file(self._path, "\n".join(self._lines()) + "\n")
 
     def _lines(self) -> Iterator[str]:
         progress = self._progress

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 import time
 from collections.abc import Mapping
 from itertools import pairwise
@@ -39,7 +38,6 @@ class Trace:
     def __init__(self, path: Path) -> None:
         check_file(path)
         self._path = path
-        self._lock = threading.Lock()
         self._began = time.monotonic()
         self._loading: float | None = self._began  # start of the phase in which no action runs; None while actions do
         self._running = self._began
@@ -48,35 +46,29 @@ class Trace:
         self._parts: dict[str, list[ActionProgress]] = {}
         self._accesses: list[CacheUsed] = []
         self._events: list[dict[str, Any]] = []
-        self._written = False
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            self._times.add(event)
-            match event:
-                case Loaded() if self._loading is not None:
-                    self._phase("loading", self._loading, event.at)
-                    self._loading = event.at
-                case BuildStarted():
-                    if self._loading is not None:
-                        self._phase("analysis", self._loading, event.at)
-                    self._loading, self._running = None, event.at
-                case CacheUsed():
-                    self._accesses.append(event)
-                case BuildFinished():
-                    self._phase("execution", self._running, event.at)
-                    self._loading = event.at
-                case ActionProgress(waiting=False):
-                    self._parts.setdefault(event.id, []).append(event)
-                case TestFinished():
-                    self._events.append(self._instant(f"{event.label} {event.status}", event.at, _PHASES))
+        self._times.add(event)
+        match event:
+            case Loaded() if self._loading is not None:
+                self._phase("loading", self._loading, event.at)
+                self._loading = event.at
+            case BuildStarted():
+                if self._loading is not None:
+                    self._phase("analysis", self._loading, event.at)
+                self._loading, self._running = None, event.at
+            case CacheUsed():
+                self._accesses.append(event)
+            case BuildFinished():
+                self._phase("execution", self._running, event.at)
+                self._loading = event.at
+            case ActionProgress(waiting=False):
+                self._parts.setdefault(event.id, []).append(event)
+            case TestFinished():
+                self._events.append(self._instant(f"{event.label} {event.status}", event.at, _PHASES))
 
     def close(self) -> None:
-        with self._lock:
-            if self._written:
-                return
-            self._written = True
-            write_file(self._path, json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
+        write_file(self._path, json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
 
     def _all(self) -> list[dict[str, Any]]:
         if self._loading is None:  # the build was aborted

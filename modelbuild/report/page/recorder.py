@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -48,31 +47,25 @@ class Page:
         self._path = path
         self._about = about
         self._comparison = comparison
-        self._lock = threading.Lock()
         self._began = time.monotonic()
         self._progress = BuildProgress()
         self._times = ActionTimes()
         self._notices: list[str] = []
         self._jobs = 0
-        self._written = False
         check_file(path)
 
     def emit(self, event: Event) -> None:
-        with self._lock:
-            self._progress.add(event)
-            self._times.add(event)
-            self._comparison.add(event)
-            match event:
-                case Notice(text=text):
-                    self._notices.append(text)
-                case BuildStarted(jobs=jobs):
-                    self._jobs = jobs
+        self._progress.add(event)
+        self._times.add(event)
+        self._comparison.add(event)
+        match event:
+            case Notice(text=text):
+                self._notices.append(text)
+            case BuildStarted(jobs=jobs):
+                self._jobs = jobs
 
     def close(self) -> None:
-        with self._lock:
-            if not self._written:
-                self._written = True
-                write(self._path, self._data())
+        write(self._path, self._data())
 
     def _data(self) -> dict[str, Any]:
         programs = list(self._about.programs(self._progress.built))

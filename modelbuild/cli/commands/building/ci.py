@@ -67,7 +67,7 @@ def command(
     reporter = SeveralReporters([recorded.around(reporter, workspace, settings, base), keep])
     if flags.keep_going is None:
         request = request.keeping_going()
-    with reporting(reporter):
+    with reporting(reporter) as reporter:
         return run_ci(workspace, request, since, tests, reporter, targeted.acts)
 
 

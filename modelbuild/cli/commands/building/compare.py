@@ -84,7 +84,6 @@ def _build(
     side = Side(workspace, request.means.toolchains().base)
     shown = make_reporter(quiet=request.display.only_results, results=sys.stderr, show="none")
     base = None if before is None else Base(f"in {before.toolchain}", before.value)
-    reporter = SeveralReporters([recorded.around(shown, workspace, settings, base), side])
-    with reporting(reporter):
+    with reporting(SeveralReporters([recorded.around(shown, workspace, settings, base), side])) as reporter:
         code = run_tests(workspace, request, TestOptions(cache_results=False), reporter, build_all=True)
     return code, side

@@ -29,5 +29,5 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> i
     request = make_request(workspace, settings.directory, patterns, flags)
     display, history = request.display, workspace.config.cache_dir
     reporter = make_reporter(quiet=display.quiet, as_json=display.json, history=history)
-    with reporting(reporter):
+    with reporting(reporter) as reporter:
         return fetch(workspace, request, reporter)
