@@ -24,12 +24,14 @@ Stamp = tuple[int, int, int]
 
 
 def only_touched(path: str, root: str) -> Record | None:
-    """Return the record at `path` if files have new times, and the sizes and contents of before; None after any other
-    change. Raises OSError if something is missing."""
+    """Return the record at `path` if files have new times and the contents of before; None after any other change."""
     record = read_record(path)
-    touched = record.touched_files(root) if record is not None else None
-    columns = read_columns(path, record.token) if record is not None and touched else None
-    if record is None or not touched or columns is None or changed_contents(root, record, columns[-1], touched):
+    changes = record.changes(root) if record is not None else None
+    if record is None or changes is None:
+        return None
+    touched, outputs = changes
+    columns = read_columns(path, record.token) if touched and not outputs else None
+    if columns is None or changed_contents(root, record, columns[-1], touched):
         return None
     record.surroundings.moved = True
     keep_times(path, record)
@@ -52,7 +54,7 @@ def changed_contents(root: str, record: Record, known: Mapping[str, str], change
     for index, path in enumerate(before.paths):
         if path in differing and path in known:
             now = time.time_ns()
-            stamp, content = _stamped(os.path.join(root, path))
+            stamp, content = _stamped(os.path.join(root, path), before.sizes[index])
             if content == known[path]:
                 differing.discard(path)
                 # A file that may change again without a new time is compared again by the next build.
@@ -63,15 +65,17 @@ def changed_contents(root: str, record: Record, known: Mapping[str, str], change
 
 def _content(path: str, expected: Stamp | None) -> str:
     """Return the content of a file with this stamp; '' if it has another one."""
-    stamp, content = _stamped(path)
+    stamp, content = ((0, 0, 0), "") if expected is None else _stamped(path, expected[0])
     return content if stamp == expected else ""
 
 
-def _stamped(path: str) -> tuple[Stamp, str]:
-    """Return a file's stamp, and a text that is equal only for equal bytes and executable bits; '' for no file, and for
-    a file that is written to meanwhile. As digests.digest_file, whose imports would take longer than the rest."""
+def _stamped(path: str, size: int) -> tuple[Stamp, str]:
+    """Return a file's stamp, and a text that is equal only for equal bytes and executable bits; '' for no file, for one
+    of another size, and for one that is written to meanwhile. As digests.digest_file, whose imports would take longer
+    than the rest."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
             return (0, 0, 0), ""
         with open(path, "rb", 0) as file:
             now = os.fstat(file.fileno())

@@ -117,33 +117,47 @@ class Record:
         folder = -1
         try:
             folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-            return self._files_are_current(folder) and self.surroundings.are_current(root, folder)
+            return self._stamps_are_current(folder) and self.surroundings.are_current(root, folder)
         except OSError:  # something is missing
             return False
         finally:
             if folder >= 0:
                 os.close(folder)
 
-    def touched_files(self, root: str) -> set[str] | None:
-        """Return the files that have another time and the same size; None after any other change. Raises OSError if
-        something is missing."""
+    def changes(self, root: str) -> tuple[set[str], set[str]] | None:
+        """Return the changed files and outputs; None if something else changed, or a file is no longer a regular
+        file."""
+        from modelbuild.times import below_second
+
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            if not self._outputs_are_current(folder) or not self.surroundings.are_current(root, folder):
+            if not self.surroundings.are_current(root, folder):
                 return None
-            touched = set()
+            files, outputs = set(), set()
             known = self.files
             for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
                 now = os.stat(path, dir_fd=folder)
-                if now.st_size != size or not stat.S_ISREG(now.st_mode):
-                    return None
-                if now.st_ctime_ns != then or now.st_ino != inode:
-                    touched.add(path)
-            return touched
+                if (now.st_size, now.st_ctime_ns, now.st_ino) != (size, then, inode):
+                    if not stat.S_ISREG(now.st_mode):
+                        return None
+                    files.add(path)
+            known = self.outputs
+            rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
+            for path, *then_all in rows:
+                try:
+                    now = os.stat(path, dir_fd=folder)
+                except OSError:
+                    outputs.add(path)
+                    continue
+                if [now.st_size, below_second(now.st_mtime_ns), now.st_ino, now.st_mode] != then_all:
+                    outputs.add(path)
+            return files, outputs
+        except OSError:
+            return None
         finally:
             os.close(folder)
 
-    def _files_are_current(self, folder: int) -> bool:
+    def _stamps_are_current(self, folder: int) -> bool:
         # Performance-critical: runs for every file.
         stat = os.stat
         known = self.files
@@ -151,10 +165,6 @@ class Record:
             now = stat(path, dir_fd=folder)
             if now.st_ctime_ns != then or now.st_size != size or now.st_ino != inode:
                 return False
-        return self._outputs_are_current(folder)
-
-    def _outputs_are_current(self, folder: int) -> bool:
-        stat = os.stat
         known = self.outputs
         rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
         for path, size, then, inode, mode in rows:

@@ -7,15 +7,12 @@ added or removed) all targets are loaded and analysed.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from modelbuild.build_record.record import Record, keep_times, read_record
 from modelbuild.build_record.target_reads import TargetReads, read_reads
-from modelbuild.times import below_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ def find_stale(path: Path, root: str) -> StaleTargets | None:
     """Return the stale targets since the build with the record at `path`; None if all targets must be loaded and
     analysed to find them. Files with new times and equal contents are unchanged."""
     record = read_record(str(path))
-    found = _changes(record, root) if record is not None else None
+    found = record.changes(root) if record is not None else None
     if record is None or found is None:
         return None
     changed, damaged = found
@@ -90,34 +87,3 @@ def above(path: str) -> Iterator[str]:
     while path:
         yield path
         path = path.rpartition("/")[0]
-
-
-def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
-    """Return the changed files and outputs; None if something else changed, or a file is no longer a regular file."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if not record.surroundings.are_current(root, folder):
-            return None
-        files, outputs = set(), set()
-        known = record.files
-        for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
-            now = os.stat(path, dir_fd=folder)
-            if (now.st_size, now.st_ctime_ns, now.st_ino) != (size, then, inode):
-                if not stat.S_ISREG(now.st_mode):
-                    return None
-                files.add(path)
-        known = record.outputs
-        rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
-        for path, *then_all in rows:
-            try:
-                now = os.stat(path, dir_fd=folder)
-            except OSError:
-                outputs.add(path)
-                continue
-            if [now.st_size, below_second(now.st_mtime_ns), now.st_ino, now.st_mode] != then_all:
-                outputs.add(path)
-        return files, outputs
-    except OSError:
-        return None
-    finally:
-        os.close(folder)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from modelbuild.build_record.record import Record
-
     # The workspace's root, and the arguments of save_command(): show, record.
     SavedCommand: TypeAlias = tuple[str, str, str]
 
@@ -45,7 +43,11 @@ def run_null_build(arguments: Sequence[str]) -> int | None:
     from modelbuild.build_record.record import up_to_date
 
     root, show, path = saved
-    record = up_to_date(path, root) or _touched(path, root)
+    record = up_to_date(path, root)
+    if record is None:
+        from modelbuild.build_record.contents import only_touched
+
+        record = only_touched(path, root)
     if record is None:
         return None
     if show != QUIET:
@@ -54,16 +56,6 @@ def run_null_build(arguments: Sequence[str]) -> int | None:
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
         write(sys.stdout, "\n".join((*target_lines([t[:3] for t in record.targets], show), last)))
     return 0
-
-
-def _touched(path: str, root: str) -> Record | None:
-    """Return the record in a file if a workspace's files have new times and equal contents, else None."""
-    from modelbuild.build_record.contents import only_touched
-
-    try:
-        return only_touched(path, root)
-    except OSError:  # something is missing
-        return None
 
 
 def save_command(arguments: Sequence[str], record: Path, show: str) -> None:

@@ -180,12 +180,6 @@ class FakeServer:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not what its digest says")
         return message("google.bytestream.WriteResponse")(committed_size=sent)
 
-    def QueryWriteStatus(self, request: Any, context: Any, fault: str) -> Any:
-        if request.resource_name not in self.partial:
-            context.abort(grpc.StatusCode.NOT_FOUND, "no such upload")
-        size = len(self.partial[request.resource_name])
-        return message("google.bytestream.QueryWriteStatusResponse")(committed_size=size)
-
     def _keep(self, expected: str, data: bytes) -> bool:
         if hashlib.sha256(data).hexdigest() != expected:
             return False

@@ -115,7 +115,7 @@ def test_published_results_reach_an_empty_store(cache: GrpcCache, local: LocalSt
             client.fetch([digest(b"nowhere")])
 
 
-def test_an_upload_goes_on_where_it_broke_off(serve: Callable[..., Any], local: LocalStore) -> None:
+def test_an_upload_that_broke_off_starts_over(serve: Callable[..., Any], local: LocalStore) -> None:
     server = serve()
     broken = iter(["cut"])
     server.fault = lambda method: next(broken, "") if method == "Write" else ""
@@ -123,8 +123,6 @@ def test_an_upload_goes_on_where_it_broke_off(serve: Callable[..., Any], local: 
     Client(connect(server.address), local, pytest.fail).upload([wanted], {})
     assert server.blobs[wanted.hash] == blob(2 << 20)
     assert server.calls["Write"] == 2
-    assert server.calls["QueryWriteStatus"] == 1
-    assert server.partial == {}
 
 
 def test_a_download_goes_on_where_it_broke_off(serve: Callable[..., Any], local: LocalStore) -> None:

@@ -79,7 +79,6 @@ class GrpcCache:
         self._lock = threading.Lock()
         self._offer: Offer | None = None
         self._refusal: tuple[float, RemoteProblem] | None = None
-        self._interrupted: dict[Digest, streams.Upload] = {}
 
     def get_action(self, action: Digest) -> Any | None:
         self._capabilities_of_server()
@@ -160,20 +159,9 @@ class GrpcCache:
         offer = self._capabilities_of_server()
         _check_size(digest, offer)
         packed = offer.zstd and digest.size >= streams.WORTH
-        # Removed while in use: another thread with the same blob starts its own upload.
-        with self._lock:
-            upload = self._interrupted.pop(digest, None) or streams.Upload(self._prefix(), digest, packed)
-        try:
-            self._write(upload, source)
-        except RemoteProblem:
-            with self._lock:
-                self._interrupted[digest] = upload
-            raise
-
-    def _write(self, upload: streams.Upload, source: Path) -> None:
+        upload = streams.Upload(self._prefix(), digest, packed)
         with source.open("rb") as file, translated("Write"), Watched(self._timeout) as watched:
-            offset = upload.resume(self._bytes, self._token.headers(), self._timeout)
-            pieces = upload.pieces(file, offset, watched)
+            pieces = upload.pieces(file, watched)
             # The answer may come before everything is sent, if the server has the blob already.
             answer = watched.start(self._bytes.Write.future(pieces, metadata=self._token.headers())).result()
         upload.check(answer.committed_size)

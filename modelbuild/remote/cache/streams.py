@@ -1,4 +1,4 @@
-"""ByteStream: blobs in pieces, compressed if both sides support it, and uploads that resume after an interruption."""
+"""ByteStream: blobs in pieces, compressed if both sides support it."""
 
 from __future__ import annotations
 
@@ -95,41 +95,17 @@ def unpack(data: bytes, size: int) -> bytes:
 
 
 class Upload:
-    """One blob's upload. All attempts use the same object, so that later attempts can resume."""
+    """One attempt to upload a blob."""
 
     def __init__(self, prefix: str, digest: Digest, packed: bool) -> None:
         self._name = f"{prefix}uploads/{uuid.uuid4()}/{KIND[packed]}/{digest.hash}/{digest.size}"
         self._size = digest.size
         self._packed = packed
-        self._begun = False
         self._sent = 0
 
-    def resume(self, stub: Any, metadata: Any, timeout: float) -> int:
-        """Return the offset to resume from: the number of bytes that the server has of an earlier attempt. A compressed
-        stream starts over."""
-        if not self._begun or self._packed:
-            self._name = self._renamed() if self._begun else self._name
-            self._begun = True
-            return 0
-        from grpc import RpcError
-
-        try:
-            status = stub.QueryWriteStatus(
-                message("google.bytestream.QueryWriteStatusRequest")(resource_name=self._name),
-                timeout=timeout,
-                metadata=metadata,
-            )
-        except RpcError:
-            # The server does not keep interrupted uploads.
-            self._name = self._renamed()
-            return 0
-        return int(status.committed_size) if 0 <= status.committed_size <= self._size else 0
-
-    def pieces(self, file: BinaryIO, offset: int, watched: Watched) -> Iterator[Any]:
-        """Yield requests with the file's bytes from `offset` on."""
+    def pieces(self, file: BinaryIO, watched: Watched) -> Iterator[Any]:
+        """Yield requests with the file's bytes."""
         make = message("google.bytestream.WriteRequest")
-        file.seek(offset)
-        self._sent = offset
         for data, last in _ahead(self._packed_pieces(file) if self._packed else _blocks(file)):
             yield make(resource_name=self._name, write_offset=self._sent, data=data, finish_write=last)
             self._sent += len(data)
@@ -147,10 +123,6 @@ class Upload:
         for data in _blocks(file):
             yield from map(bytes, packer.compress(data))
         yield from map(bytes, packer.finish())
-
-    def _renamed(self) -> str:
-        head, _, tail = self._name.partition("uploads/")
-        return f"{head}uploads/{uuid.uuid4()}/{tail.partition('/')[2]}"
 
 
 def refusal(status: Any) -> RemoteProblem:
