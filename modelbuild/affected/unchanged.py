@@ -9,33 +9,10 @@ from pathlib import Path
 
 import modelbuild
 from modelbuild.affected.git import Change
-from modelbuild.code.tools import Tools
-from modelbuild.workspace.workspace import BUILT_IN, LIBRARY, WORKSPACE_FILE, Workspace
-
-REGULAR = ("100644", "100755")
+from modelbuild.workspace.workspace import BUILT_IN, LIBRARY, Workspace
 
 # Lock files at the root of the workspace and of the repository.
 LOCKS = ("requirements.lock", "requirements.txt", "uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
-
-# Changes of these files can affect more than their own content.
-_MORE = frozenset((*LOCKS, "BUILD.toml", WORKSPACE_FILE, ".gitattributes"))
-
-
-def only_contents(change: Change) -> bool:
-    """Return whether all changed files exist at both revisions, and none can affect more than its own content."""
-    return all(
-        change.files.get(path) in REGULAR
-        and path.rpartition("/")[2] not in _MORE
-        and not (change.top / path).is_symlink()
-        and (change.top / path).is_file()
-        for path in change.changed
-    )
-
-
-def changes_local(workspace: Workspace, change: Change) -> bool:
-    """Return whether a changed file may be part of a local module. Then the affected targets depend on all imports."""
-    tools = Tools(workspace.root, ())
-    return any(map(tools.may_be_local, change.changed_files()))
 
 
 def engine_folders(workspace: Workspace) -> Mapping[str, Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from modelbuild.analysis.analyze import shortest_chain
 from modelbuild.wording import chain_text
 from tests.workspace_builder import Workspace
 
@@ -29,12 +28,6 @@ def test_a_long_cycle_is_one_short_line(workspace: Workspace) -> None:
     (error,) = workspace.run("build", "//:t0").errors
     chain = " -> ".join(f"//:t{n}" for n in (0, 1995, 1996, 1997, 1998, 1999, 0))
     assert error.endswith(f"dependency cycle: {chain}"), error
-
-
-def test_the_shortest_chain() -> None:
-    edges = {"a": ["b", "c"], "b": ["d"], "c": ["outside", "e"], "d": ["e"], "e": []}
-    assert shortest_chain("a", "e", edges) == ["a", "c", "e"]
-    assert shortest_chain("a", "a", edges) == ["a"]
 
 
 def test_a_long_chain_has_the_names_at_its_ends() -> None:

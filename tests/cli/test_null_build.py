@@ -30,27 +30,6 @@ def traced(workspace: Any, *arguments: str) -> dict[str, Any]:
 
 HEAVY = {"torch", "executorch", "click", "networkx", "pydantic", "pydantic_core", "rich", "numpy", "modelbuild_rules"}
 # A label, and patterns for which folders are listed.
-REQUESTS = [("//classifier:xnnpack",), ("//classifier/...", "-//classifier:tensorrt")]
-
-
-@pytest.mark.xdist_group("classifier")
-@pytest.mark.parametrize("targets", REQUESTS, ids=" ".join)
-def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targets: tuple[str, ...]) -> None:
-    first = traced(classifier, "build", *targets)
-    assert (first["code"], first["out"].splitlines()[-1][:5]) == (0, "Built")
-    assert {"click", "pydantic", "modelbuild_rules"} <= first["tops"]  # proves that the test sees imports
-    assert any(path.endswith("/BUILD.toml") for path in first["opened"])
-
-    second = traced(classifier, "build", *targets)
-    assert (second["code"], second["out"].splitlines()[-1][:13]) == (0, "Nothing to do")
-    assert second["tops"] & HEAVY == set()
-    assert "torch" not in first["tops"]  # nor does a build that has something to do, in this process
-    below = [
-        path.removeprefix(f"{classifier.root}/") for path in second["opened"] if path.startswith(f"{classifier.root}/")
-    ]
-    records = "modelbuild-out/.modelbuild"
-    assert [path.rpartition("/")[0] for path in below] == [f"{records}/commands", f"{records}/snapshots"]
-    assert not any(path.startswith(str(classifier.cache)) for path in second["opened"])
 
 
 def test_new_files_in_an_imported_checkout_are_no_change(workspace: Any, tmp_path: Path) -> None:

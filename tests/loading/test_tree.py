@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.loading.tree import SourceTree, join, list_folder
+from modelbuild.loading.tree import SourceTree, list_folder
 
 
 @pytest.fixture
@@ -80,10 +80,6 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     assert str(caught.value) == "folder 'gone' can't be listed: No such file or directory"
 
 
-def test_join() -> None:
-    assert [join("", ""), join("a", ""), join("", "b"), join("a", "b/c")] == ["", "a", "b", "a/b/c"]
-
-
 def test_where_links_lead_is_noted_since_no_time_of_the_folder_shows_it(folder: Path) -> None:
     for name, target in {"to_file": "a", "to_folder": "sub", "to_nothing": "nothing"}.items():
         (folder / name).symlink_to(target)
@@ -91,11 +87,3 @@ def test_where_links_lead_is_noted_since_no_time_of_the_folder_shows_it(folder: 
     tree.list("f")
     assert tree.present == {"f/to_file"}
     assert tree.absent == {"f/to_folder", "f/to_nothing"}
-
-
-def test_the_first_listing_of_a_folder_is_the_one_that_is_noted(folder: Path) -> None:
-    tree = SourceTree(folder.parent)
-    first = tree.list("f").stamp()
-    (folder / "c").touch()
-    assert tree.list("f").has("c")
-    assert tree.folders == {"f": first}

@@ -46,13 +46,6 @@ def test_an_action_that_waits_is_said_with_what_it_asks_for() -> None:
     assert said.lines == [f"{LINE}has waited 0.01 s for a worker; it requests OSFamily=linux, gpu=1"]
 
 
-def test_those_that_ask_for_the_same_are_said_once() -> None:
-    said = Said()
-    for gpu in ("1", "1", "2", "1"):
-        said.after((2,), {"gpu": gpu})
-    assert len(said.lines) == 2
-
-
 @pytest.mark.parametrize("stages", [(), (0,), (1,)])
 def test_a_server_that_tells_no_stage_leaves_it_open(stages: tuple[int, ...]) -> None:
     said = Said()
@@ -65,14 +58,6 @@ def test_actions_that_a_worker_took_are_not_reported(stages: tuple[int, ...]) ->
     said = Said()
     said.after(stages, {})
     assert said.lines == []
-
-
-def test_actions_that_end_in_time_are_not_reported() -> None:
-    lines: list[str] = []
-    with QueueWatch("X", 1000, lines.append).watch(ACTION, {}) as told:
-        told(2)
-    join_timers()
-    assert lines == []
 
 
 def waits_and_ends(place: Any, address: str) -> None:

@@ -6,73 +6,18 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from modelbuild.actions import ActionResult, Digest, FileEntry
-from modelbuild.remote.cache import uploads
-from modelbuild.remote.cache.client import Client
-from modelbuild.remote.cache.grpc_cache import GrpcCache
+from modelbuild.actions import Digest
 from modelbuild.remote.cache.http_cache import HttpCache
-from modelbuild.remote.cache.uploads import Uploads
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings
-
-
-def test_it_tells_what_is_left_until_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "_REPORT", 0.01)
-    ends = {name: threading.Event() for name in "abc"}
-    told: list[tuple[int, int]] = []
-
-    def publish(key: str, result: ActionResult, left: Callable[[int], None]) -> None:
-        ((_, value),) = result.outputs
-        assert isinstance(value, FileEntry)
-        left(value.digest.size // 2)
-        ends[key].wait(60)
-
-    def tell(results: int, size: int) -> None:
-        told.append((results, size))
-        # Two are half there, and the third has not begun; it begins when the first has ended.
-        ended = {(3, 560): "a", (2, 505): "b", (1, 5): "c"}.get((results, size))
-        if ended is not None:
-            ends[ended].set()
-
-    made = Uploads(publish, pytest.fail)
-    for key, size in {"a": 100, "b": 1000, "c": 10}.items():
-        made.add(key, ActionResult((("out", FileEntry(Digest(key * 64, size))),)))
-    made.wait(tell)
-    made.drop()
-    assert [each for each in dict.fromkeys(told) if each in ((3, 560), (2, 505), (1, 5))] == list(dict.fromkeys(told))[
-        -3:
-    ]
-    assert told[-1] == (1, 5)
-
-
-def test_nothing_is_told_of_what_is_there_at_once() -> None:
-    made = Uploads(lambda key, result, left: None, pytest.fail)
-    made.add("a", ActionResult(()))
-    made.wait(lambda results, size: pytest.fail("it was told"))
-    made.drop()
-
-
-def test_a_client_tells_how_many_bytes_are_left(serve: Any, local: LocalStore) -> None:
-    left: list[int] = []
-    sizes = (3, 100_000, 400_000, 500_000)
-    digests = [local.put_bytes(bytes([size % 251]) * size) for size in sizes]
-    client = Client(GrpcCache(parse_address(serve().address), RemoteSettings()), local, pytest.fail)
-    client.upload(digests[:1], {})
-    client.publish("f" * 64, ActionResult(tuple((str(n), FileEntry(d)) for n, d in enumerate(digests))), left.append)
-    client.close()
-    described = left[0] - sum(sizes[1:])
-    assert 0 < described < 1000  # the Action and its Command
-    assert sorted(left, reverse=True) == left
-    assert left[1:] in ([900_000, 400_000, 0], [900_000, 500_000, 0])
 
 
 class Stalls(BaseHTTPRequestHandler):

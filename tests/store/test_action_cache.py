@@ -202,20 +202,6 @@ def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
     assert INDEX.newest(folder)[0] != broken
 
 
-def test_of_two_that_find_it_broken_one_begins_anew(
-    open_cache: Callable[..., ActionCache], folder: Path, warnings: list[str]
-) -> None:
-    first, second = open_cache(), open_cache()
-    first.put("old", RESULT, {}, 0)
-    assert second.get("old") == RESULT
-    sql(folder, "DROP TABLE actions")
-    first.put("new", RESULT, {}, 0)
-    second.put("newer", RESULT, {}, 0)
-    assert [first.get("new"), first.get("newer"), second.get("new")] == [RESULT] * 3
-    assert len(warnings) == 1
-    assert len(list(folder.glob("index-v*.db"))) == 2
-
-
 def test_a_database_that_is_removed_meanwhile(
     open_cache: Callable[..., ActionCache], databases: list[Database], folder: Path
 ) -> None:
@@ -253,26 +239,6 @@ def test_a_locked_database_stops_nothing_and_is_said_once(
     other.close()
     cache.put("k4", RESULT, {}, 0)
     assert cache.get("k4") == RESULT
-
-
-def test_a_wholly_locked_database_is_a_miss(
-    open_cache: Callable[..., ActionCache],
-    databases: list[Database],
-    folder: Path,
-    warnings: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
-    cache = open_cache()
-    cache.put("k", RESULT, {}, 0)
-    databases[0].close()
-    other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
-    other.execute("PRAGMA locking_mode=EXCLUSIVE")
-    other.execute("BEGIN EXCLUSIVE")
-    assert open_cache().get("k") is None
-    assert open_cache().rows() is None
-    other.close()
-    assert len(warnings) == 2
 
 
 def test_a_database_that_could_not_be_made_at_first(

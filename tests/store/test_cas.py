@@ -9,27 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from modelbuild.actions import Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.cas import mark
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.interface import MissingBlob
-from modelbuild.store.local import LocalStore, open_store
+from modelbuild.store.local import LocalStore
 
 Write = Callable[..., Path]
 
 SMALL = b"s" * (16 << 10)  # The biggest that is read whenever it is used.
 BIG = b"b" * (16 << 10) + b"!"
-
-
-@given(st.binary(max_size=8))
-def test_marks_are_whole_microseconds_and_never_none(data: bytes) -> None:
-    value = mark(digest_bytes(data).hash)
-    assert 0 < value < 1_000_000_000
-    assert value % 1000 == 0
 
 
 def test_bytes_come_back(store: LocalStore) -> None:
@@ -369,9 +360,3 @@ def test_a_file_that_is_still_being_written_to_is_refused(
     monkeypatch.setattr("hashlib.file_digest", slow)
     with pytest.raises(ValueError, match=r"^out was written to while it was being read$"):
         store.put_file(path)
-
-
-def test_another_process_reads_what_this_one_put(store: LocalStore, cache: Path) -> None:
-    digest = store.put_bytes(b"data")
-    with open_store(cache) as other:
-        assert other.read_bytes(digest) == b"data"

@@ -16,7 +16,7 @@ from modelbuild.actions import ActionResult, FileEntry, Tree
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.files import remove
-from modelbuild.store.interface import MissingBlob, Store
+from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore, open_store
 
 Write = Callable[..., Path]
@@ -38,11 +38,6 @@ def output(tmp_path: Path, write: Write) -> Path:
     write("output/a/z/same", b"b")
     (tmp_path / "output" / "empty").mkdir()
     return tmp_path / "output"
-
-
-def test_it_is_a_store(store: LocalStore) -> None:
-    checked: Store = store
-    assert checked is store
 
 
 def test_a_folder_goes_in_and_comes_out(store: LocalStore, output: Path, tmp_path: Path) -> None:
