@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from typing import TypeAlias
 
 from modelbuild.errors import LoadingError, Location, ModelbuildError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
 from modelbuild.loading.package import PACKAGE_FILE, Package, Target
 from modelbuild.loading.parse import parse_package
-from modelbuild.loading.skip import Skip, fail
 from modelbuild.loading.sources import find_glob, find_source
 from modelbuild.loading.tree import FolderStamp, SourceTree, join
 from modelbuild.workspace.toml_document import Stamp, Where
 from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
+
+Skip: TypeAlias = Callable[[str, LoadingError], None]
+"""Called with the label that has an error, or with //package:all. May raise the error."""
+
+
+def fail(label: str, error: LoadingError) -> None:
+    """Raise the error."""
+    raise error
 
 
 class Loader:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modelbuild.errors import LoadingError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
 from modelbuild.lines import shown
-from modelbuild.loading.skip import Skip, fail
+from modelbuild.loading.loader import Skip, fail
 from modelbuild.loading.tree import join
 
 if TYPE_CHECKING:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import networkx as nx
 
-from modelbuild.query.regex import compiled
+from modelbuild.errors import UsageError
+from modelbuild.lines import shown
 from modelbuild.query.world import World, closure, package_of
 
 SUITE = "test_suite rule"
@@ -133,3 +136,14 @@ FUNCTIONS: Mapping[str, Function] = {
     "somepath": Function(somepath, ("expression", "expression")),
     "tests": Function(tests, ("expression",)),
 }
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a compiled pattern. Raises UsageError for an invalid regular expression, or an expression too big for
+    Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about syntax that a later Python may read differently
+            return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"query: {shown(pattern)} is not a regular expression: {error}") from None

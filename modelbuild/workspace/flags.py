@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from modelbuild.workspace.limits import MOST_JOBS
 from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS
+
+MOST_JOBS = 10_000
+
 
 MOST_RUNS = 10_000
 

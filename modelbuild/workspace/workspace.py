@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from modelbuild import sizes
 from modelbuild.errors import EnvironmentProblem, Location, UsageError
 from modelbuild.labels import Label
-from modelbuild.workspace.limits import MOST_JOBS
+from modelbuild.workspace.flags import MOST_JOBS
 from modelbuild.workspace.remote_settings import RemoteSettings
 from modelbuild.workspace.remote_table import read_settings
 from modelbuild.workspace.toml_document import Document, Stamp, read_document, show

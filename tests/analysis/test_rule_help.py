@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import pytest
 
 from modelbuild.analysis.json_schema import attribute_schemas
-from modelbuild.analysis.minimal_target import minimal_target
-from modelbuild.analysis.rule_help import describe_rule
+from modelbuild.analysis.rule_help import describe_rule, minimal_target
 from modelbuild.analysis.rules import load_rules
 from modelbuild.analysis.validate import validate
 from modelbuild.api import Attrs, Dep, Duration, LabelOf, Provider, Rule, Size, Source, Sources

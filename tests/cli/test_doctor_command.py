@@ -17,7 +17,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Finding
 from modelbuild.cli import invoke
 from modelbuild.cli.doctor import machine, packages
-from modelbuild.cli.doctor.remote_round_trip import check_remote
+from modelbuild.cli.doctor.machine import check_remote
 from modelbuild.errors import ExitCode
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings

@@ -16,9 +16,8 @@ from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.query.configured_world import ConfiguredWorld
 from modelbuild.query.evaluate import evaluate
-from modelbuild.query.functions import FUNCTIONS
+from modelbuild.query.functions import FUNCTIONS, compiled
 from modelbuild.query.output import render
-from modelbuild.query.regex import compiled
 from modelbuild.query.target_world import TargetWorld
 from modelbuild.workspace.workspace import load_workspace
 from tests.every_rule import PACKAGE, write_files

@@ -6,15 +6,17 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from modelbuild.api.probe import Finding
-from modelbuild.errors import EnvironmentProblem
+from modelbuild.errors import EnvironmentProblem, ModelbuildError
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.guarantees import guarantees
 from modelbuild.store.ownership import claim
 from modelbuild.wording import size_text
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 # Free bytes on the cache's disk: a build of a large model needs the first number, any build the second.
 _PLENTY, _LITTLE = 10 << 30, 1 << 30
@@ -76,3 +78,42 @@ def _driver() -> str:
     except OSError:
         found = None
     return f"driver {found[1]}" if found else "driver of unknown version"
+
+
+_BYTES = 64
+
+
+def check_remote(settings: RemoteSettings, environ: Mapping[str, str] = os.environ) -> Finding:
+    """Return whether the remote cache stores a blob and returns it; without upload, whether it answers."""
+
+    address = settings.cache
+    if address is None:
+        return Finding("remote cache", "ok", "none is configured")
+    try:
+        from modelbuild.remote.open import open_cache
+        from modelbuild.remote.problems import RemoteProblem
+        from modelbuild.store.digests import digest_bytes
+
+        data = os.urandom(_BYTES)
+        digest = digest_bytes(data)
+        cache = open_cache(address, settings)
+    except ModelbuildError as error:
+        return Finding("remote cache", "error", f"{address}: {error}")
+    uploads = settings.uploads(environ)
+    started = time.monotonic()
+    try:
+        if uploads:
+            cache.write_small({digest: data})
+        found = cache.read_small([digest]).get(digest)
+    except RemoteProblem as problem:
+        fix = "check [remote] in MODELBUILD.toml (docs/reference/remote.md); builds work without it"
+        return Finding("remote cache", "error", f"{address}: {problem}", fix)
+    finally:
+        cache.close()
+    took = f"{(time.monotonic() - started) * 1000:.0f} ms"
+    if not uploads:
+        return Finding("remote cache", "ok", f"{address} answers in {took}; this machine uploads nothing")
+    if found != data:
+        lost = "does not return a blob that was stored" if found is None else "returns other bytes than were stored"
+        return Finding("remote cache", "error", f"{address} {lost}", "check the server")
+    return Finding("remote cache", "ok", f"{address} stores and returns a blob of {_BYTES} bytes in {took}")

@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import EnvironmentProblem, UsageError
+from modelbuild.labels import Label
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
 from modelbuild.session.request import make_request
 from modelbuild.user_files import write_file
-from modelbuild.workspace.workspace import find_root, load_workspace
+from modelbuild.workspace.workspace import Workspace, find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.session.request import Flags, Request
@@ -70,3 +72,14 @@ def write_document(text: bytes, path: Path | None) -> None:
         sys.stdout.buffer.flush()
         return
     write_file(path, text)
+
+
+def check_there(workspace: Workspace, label: Label, acts: bool = False) -> None:
+    """Raise UsageError, with the nearest name, for an unknown target; with `acts` also for a target without actions.
+    Raises LoadingError when the workspace does not load."""
+    analyzer = open_analyzer(workspace)
+    analyzer.loader.target(label, None)
+    if acts:
+        target = analyzer.analyze(label)
+        if not any(node.owner == target.id for node in analyzer.graph.nodes.values()):
+            raise UsageError(f"{label}: a {target.rule} without actions of its own; there is nothing to explain")

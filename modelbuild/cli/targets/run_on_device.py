@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from modelbuild.cli.targets.device_profile import EVENTS, DeviceProfile, WritePages
 from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
 from modelbuild.cli.targets.program_run import Run
@@ -27,6 +27,50 @@ if TYPE_CHECKING:
     from modelbuild.labels import Label
     from modelbuild.session.request import Flags, Request
     from modelbuild.workspace.workspace import Workspace
+
+# The path where a program on the device writes its events, and the file's name among the outputs.
+EVENTS = "profile.json"
+
+# Writes HTML pages about a program, from its file and its profile's file.
+WritePages: TypeAlias = Callable[[Path, Path], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceProfile:
+    """A profile to make.
+
+    command      the start of the command that runs programs here, with the program: it reads the events
+    outputs      the files to write, relative to `folder`; pages are written by `write_pages`
+    """
+
+    command: Sequence[str]
+    program: Path
+    outputs: Sequence[Path]
+    folder: Path
+    write_pages: WritePages
+
+    def write(self, events: Path, method: str, quiet: bool) -> dict[str, Any] | int:
+        """Write the files, and print the table unless `quiet`. Returns the profile, or the exit code of the process
+        that reads the events. No byte of the events is trusted."""
+
+        sys.stdout.flush()
+        with TemporaryDirectory() as temporary:
+            made = Path(temporary) / "profile.json"
+            others = [path for path in self.outputs if path.suffix != ".html"]
+            arguments = [f"--profile-output={path}" for path in (made, *others)]
+            process = subprocess.run(
+                [*self.command, str(self.program), f"--events={events}", f"--method={method}", *arguments],
+                cwd=self.folder,
+                stdout=subprocess.DEVNULL if quiet else None,
+                check=False,
+            )
+            if process.returncode:
+                return process.returncode
+            if len(others) < len(self.outputs):
+                self.write_pages(self.program, made)
+            found: dict[str, Any] = json.loads(made.read_bytes())
+            return found
+
 
 # Seconds that a program may run, without --action-timeout.
 _LIMIT = 3600.0
@@ -69,7 +113,7 @@ def run_on_device(
             raise EnvironmentProblem(pool.unmet)
         try:
             with pool.session(str(bundle), lambda text: write(sys.stderr, f"note: {label}: {text}")) as session:
-                profile = DeviceProfile(command, pte, run.profile_outputs, folder, write_pages)
+                profile = _DeviceProfile(command, pte, run.profile_outputs, folder, write_pages)
                 return _run(session, run, root, made, request, profile)
         except DeviceProblem as problem:
             raise DeviceProblem(f"{label}: {problem}") from problem
@@ -113,7 +157,7 @@ def _run(
     bundle: Path,
     inputs: Mapping[str, Path],
     request: Request,
-    profile: DeviceProfile,
+    profile: _DeviceProfile,
 ) -> int:
 
     if run.profiles and session.shell.emulator:
@@ -151,7 +195,7 @@ def _report(
     returned: Path,
     as_json: bool,
     session: DeviceSession,
-    profile: DeviceProfile,
+    profile: _DeviceProfile,
     state: Mapping[str, float],
 ) -> int:
     """Print the end of the program; return the exit code. The outputs are moved to the folder for outputs."""

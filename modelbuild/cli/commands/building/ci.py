@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,10 @@ from modelbuild.cli.options import building, no_options, options, targeting
 from modelbuild.cli.recording import Base, Recording, recording
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.pattern_file import Targeted
+from modelbuild.events import BuildFinished, Event, TargetBuilt, TestFinished
 from modelbuild.history.revisions import Values, read_measures, remember_revision, values_at, write_measures
+from modelbuild.ids import TargetId
 from modelbuild.report import make_reporter
-from modelbuild.report.files.measurements import MeasureRecorder
 from modelbuild.report.reporter_scope import SeveralReporters, reporting
 from modelbuild.session.history import output_bytes
 from modelbuild.session.request import Flags, make_request
@@ -85,7 +87,7 @@ def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Bas
     return Base(f"at {commit[:12]}" if commit else "before", lambda subject, name: values.get((subject, name)))
 
 
-def _keeper(workspace: Workspace, measures: Path | None) -> MeasureRecorder:
+def _keeper(workspace: Workspace, measures: Path | None) -> _MeasureRecorder:
     """Return a reporter that stores measurements: in the history by commit, and in a file."""
 
     commit = find_head(workspace.root)
@@ -98,4 +100,31 @@ def _keeper(workspace: Workspace, measures: Path | None) -> MeasureRecorder:
         if measures is not None:
             write_measures(measures, commit, values)
 
-    return MeasureRecorder(partial(output_bytes, workspace), keep)
+    return _MeasureRecorder(partial(output_bytes, workspace), keep)
+
+
+class _MeasureRecorder:
+    """`sizes` returns bytes of outputs; `keep` receives all values by (subject, name) on close, if the build
+    finished."""
+
+    def __init__(
+        self, sizes: Callable[[Sequence[str]], int], keep: Callable[[Mapping[tuple[str, str], float]], None]
+    ) -> None:
+        self._sizes = sizes
+        self._keep = keep
+        self._values: dict[tuple[str, str], float] = {}
+        self._finished = False
+
+    def emit(self, event: Event) -> None:
+        match event:
+            case TargetBuilt() if event.outputs:
+                self._values[TargetId.of(event.label, event.config), "bytes"] = float(self._sizes(event.outputs))
+            case TestFinished():
+                subject = TargetId.of(event.label, event.config)
+                self._values.update(((subject, name), value) for name, value in event.measures.items())
+            case BuildFinished():
+                self._finished = True
+
+    def close(self) -> None:
+        if self._finished:
+            self._keep(self._values)

@@ -13,9 +13,8 @@ from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api.probe import Finding
 from modelbuild.cli.doctor.device import check_device
-from modelbuild.cli.doctor.machine import check_cache, check_gpus, check_sandbox
+from modelbuild.cli.doctor.machine import check_cache, check_gpus, check_remote, check_sandbox
 from modelbuild.cli.doctor.packages import check_backends, check_engine, check_python
-from modelbuild.cli.doctor.remote_round_trip import check_remote
 from modelbuild.cli.doctor.toolchains import check_toolchains
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options

@@ -20,7 +20,7 @@ from modelbuild.cli.settings import Settings
 from modelbuild.durations import parse_duration
 from modelbuild.history.estimates import target_estimates
 from modelbuild.labels import Label
-from modelbuild.query.regex import compiled
+from modelbuild.query.functions import compiled
 
 _OPTIONS = [
     click.option(

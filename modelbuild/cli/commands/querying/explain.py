@@ -11,11 +11,11 @@ from modelbuild.cli.completion import TARGET
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.one_program import label_of
+from modelbuild.cli.targets.one_target import check_there
 from modelbuild.errors import EnvironmentProblem, UsageError
 from modelbuild.explain.changed_since import pending
 from modelbuild.explain.compare import compare, write_dump
 from modelbuild.explain.text import BuildTime, explanation_json, explanation_lines
-from modelbuild.explain.unbuilt_target import check_there
 from modelbuild.explain.verdicts import explain, last_success
 from modelbuild.history.action_records import Records
 from modelbuild.labels import Label

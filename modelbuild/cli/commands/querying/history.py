@@ -12,8 +12,8 @@ from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.settings import Settings
 from modelbuild.cli.targets.device_history import DeviceHistory, series_json, series_text
 from modelbuild.cli.targets.one_program import label_of
+from modelbuild.cli.targets.one_target import check_there
 from modelbuild.errors import ExitCode, UsageError
-from modelbuild.explain.unbuilt_target import check_there
 from modelbuild.history.measurements import Measures
 
 if TYPE_CHECKING:
