@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from modelbuild.device_runners import DeviceRunner
 from modelbuild.devices import scripts
@@ -36,29 +36,13 @@ _GRACE = 30
 MOST_OUTPUT = 1 << 30
 
 
-class Payload(Protocol):
-    """A file to lay out on a device: its SHA-256, its size, and how to read it here."""
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def open(self) -> IO[bytes]:
-        """Open the file for reading."""
-
-
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file of this machine."""
+    """A file of this machine, with its SHA-256."""
 
     path: Path
     digest: str
     size: int
-
-    def open(self) -> IO[bytes]:
-        return self.path.open("rb")
 
 
 def local_file(path: Path) -> LocalFile:
@@ -96,7 +80,7 @@ class DeviceSession:
     token: str
     sent: Sent = field(default_factory=Sent)
 
-    def put(self, files: Mapping[str, Payload]) -> None:
+    def put(self, files: Mapping[str, LocalFile]) -> None:
         """Lay out files, by path, in the job's folder. Contents that the device has are not sent.
 
         If the disk is full, the files of earlier jobs are removed. Raises JobProblem if the files are larger than the
@@ -112,7 +96,7 @@ class DeviceSession:
             call(self.shell, scripts.KEEP, self.runner.folder, feed=_lines(unique))
             self._lay_out(files, unique)
 
-    def _lay_out(self, files: Mapping[str, Payload], unique: Mapping[str, Payload]) -> None:
+    def _lay_out(self, files: Mapping[str, LocalFile], unique: Mapping[str, LocalFile]) -> None:
         limits = ExchangeLimits(output=len(unique) * 65 + 64)
         answer = call(self.shell, scripts.MISSING, self.runner.folder, feed=_lines(unique), limits=limits).split()
         missing = [unique[digest] for digest in dict.fromkeys(answer) if digest in unique]
@@ -162,10 +146,6 @@ class DeviceSession:
                     number = float(value)
                     found |= {name: number} if -1e6 < number < 1e6 else {}
         return found
-
-    def discard(self) -> None:
-        """Kill the processes that the job left, and remove its folder."""
-        call(self.shell, scripts.DISCARD, self.runner.folder, self.token)
 
 
 class Device:
@@ -311,14 +291,14 @@ class _Beats:
         self._thread.join()
 
 
-def _packed(files: Sequence[Payload]) -> Iterator[bytes]:
+def _packed(files: Sequence[LocalFile]) -> Iterator[bytes]:
     """Yield a tar of files called by their digests."""
     for each in files:
         entry = tarfile.TarInfo(each.digest)
         entry.size, entry.mode = each.size, 0o600
         yield entry.tobuf(tarfile.PAX_FORMAT)
         left = each.size
-        with each.open() as file:
+        with each.path.open("rb") as file:
             while left and (data := file.read(min(left, 1 << 18))):
                 left -= len(data)
                 yield data

@@ -7,13 +7,13 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
-from modelbuild.actions import FileEntry, StagedInput, Tree
+from modelbuild.actions import StagedInput, Tree
 from modelbuild.device_runners import DeviceJob
-from modelbuild.devices.device import DeviceSession
+from modelbuild.devices.device import DeviceSession, LocalFile
 from modelbuild.devices.pool import Pool
 from modelbuild.devices.problems import ConnectionLost, JobProblem
 from modelbuild.execution.executor import ActionRequest
@@ -26,26 +26,6 @@ INPUT = "device"
 COMMANDS = "commands.json"
 _ATTEMPTS = 2
 _NAME = re.compile(r"[a-z0-9_]{1,60}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Blob:
-    """A file of an action's inputs, in the workspace or in the store."""
-
-    entry: FileEntry
-    source: Path | None
-    store: Store
-
-    @property
-    def digest(self) -> str:
-        return self.entry.digest.hash
-
-    @property
-    def size(self) -> int:
-        return self.entry.digest.size
-
-    def open(self) -> IO[bytes]:
-        return (self.source or self.store.blob_path(self.entry.digest)).open("rb")
 
 
 def run_job(
@@ -88,7 +68,7 @@ def _run(
     pool: Pool,
     request: ActionRequest,
     job: DeviceJob,
-    files: Mapping[str, _Blob],
+    files: Mapping[str, LocalFile],
     commands: list[tuple[str, list[str]]],
     folder: Path,
     show: Callable[[str], None],
@@ -130,7 +110,7 @@ def _ended(
         yield {"name": name, "status": ended.status, "seconds": ended.seconds, "timed_out": ended.timed_out}
 
 
-def _files(request: ActionRequest, job: DeviceJob, store: Store) -> Iterator[tuple[str, _Blob]]:
+def _files(request: ActionRequest, job: DeviceJob, store: Store) -> Iterator[tuple[str, LocalFile]]:
     """Yield the files of a job by their paths on the device."""
     for item in request.inputs:
         if item.name not in job.inputs:
@@ -142,7 +122,8 @@ def _files(request: ActionRequest, job: DeviceJob, store: Store) -> Iterator[tup
         for path, entry in found:
             if not is_line(path) or path != path.strip():
                 raise JobProblem(f"a file called {path!r}; expected a name that a shell can read")
-            yield path, _Blob(entry, item.source, store)
+            file = item.source or store.blob_path(entry.digest)
+            yield path, LocalFile(file, entry.digest.hash, entry.digest.size)
 
 
 def _commands(request: ActionRequest, job: DeviceJob, store: Store) -> list[tuple[str, list[str]]]:

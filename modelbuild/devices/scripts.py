@@ -224,17 +224,6 @@ cd "$root/jobs/$1/out" && exec tar -cf - .
 """
 )
 
-# Argument: token. Empties the job's folder.
-DISCARD = (
-    _BEGIN
-    + _END_JOBS
-    + r"""
-end_jobs
-find "$root/jobs/$1" -type d -exec chmod u+rwx {} + 2>/dev/null
-rm -rf "$root/jobs/$1" && mkdir "$root/jobs/$1"
-"""
-)
-
 # Prints the number of files in the store, and their kilobytes.
 STORE = (
     _BEGIN

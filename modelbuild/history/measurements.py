@@ -48,11 +48,6 @@ class Measures:
         rows = read_history(self._directory, sql, [self._workspace, action, key])
         return rows[0][0] if rows and isfinite(rows[0][0]) else None
 
-    def previous(self, subject: str, name: str) -> float | None:
-        """Return the value before the newest value."""
-        found = self.before(subject, name)
-        return found[-2] if len(found) > 1 else None
-
     def before(self, subject: str, name: str) -> Sequence[float]:
         """Return up to ten newest values, oldest first."""
         return tuple(self._before.get((subject, name), ()))

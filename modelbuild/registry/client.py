@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from modelbuild.registry.address import RegistryAddress
@@ -173,13 +174,11 @@ class Registry:
         return text[:_LONGEST]
 
 
+@dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """A status, headers and a body."""
-
-    def __init__(self, status: int, headers: Any, body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
+    status: int
+    headers: Any
+    body: bytes
 
 
 def retried(work: Callable[[], T], again: Callable[[], bool]) -> T:
