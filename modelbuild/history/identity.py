@@ -11,6 +11,8 @@ from pathlib import Path
 
 from modelbuild.redaction import without_secrets
 
+# Arguments of git.
+ORIGIN = ("config", "--get", "remote.origin.url")
 # git@host:path
 _SCP = re.compile(r"(?:[^@/:]+@)?([^/:]+):(?!//)(.+)\Z")
 
@@ -20,7 +22,7 @@ def identity(root: Path) -> str:
     """Return a digest of the repository's remote address and of the workspace's path in it, or of the absolute path if
     there is no remote. Not of the first commit: CI systems clone without it."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
-    address = "" if top is None else plain_address(_origin(top))
+    address = "" if top is None else plain_address(git(top, *ORIGIN) or "")
     name = f"{address}//{root.relative_to(top).as_posix()}" if top is not None and address else str(root)
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
 
@@ -40,10 +42,11 @@ def plain_address(address: str) -> str:
     return f"{host}{slash}{path.strip('/').removesuffix('.git')}"
 
 
-def _origin(top: Path) -> str:
-    command = ["git", "-C", str(top), "config", "--get", "remote.origin.url"]
+def git(root: Path, *arguments: str) -> str | None:
+    """Return the output of git; None if it fails or is not installed."""
+    command = ["git", "-C", str(root), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    except OSError:  # there is no git
-        return ""
-    return os.fsdecode(done.stdout).strip()
+    except OSError:
+        return None
+    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None

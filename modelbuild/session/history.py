@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ExitCode
@@ -13,6 +11,7 @@ from modelbuild.history.action_facts import TargetFacts, gather
 from modelbuild.history.write import BuildFacts, remember
 from modelbuild.ids import TargetId
 from modelbuild.session.result import Result
+from modelbuild.store.stat import sizes_of
 from modelbuild.workspace.workspace import Workspace
 
 
@@ -46,14 +45,4 @@ def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Ite
 
 def output_bytes(workspace: Workspace, outputs: Iterable[str]) -> int:
     """Return the size of files and folders, relative to the workspace; ignores files removed meanwhile."""
-    return sum(size for path in outputs for size in _sizes(str(workspace.root / path)))
-
-
-def _sizes(path: str) -> Iterator[int]:
-    """Yield the size of a file, or of all files in a folder."""
-    paths = [path]
-    if os.path.isdir(path):
-        paths = [f"{folder}/{name}" for folder, _, files in os.walk(path) for name in files]
-    for each in paths:
-        with suppress(OSError):
-            yield os.stat(each).st_size
+    return sum(size for path in outputs for size in sizes_of(workspace.root / path))

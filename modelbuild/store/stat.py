@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
         named[step] |= {digest.hash for digest in blobs_of(row.result)} if row.result is not None else set()
     orphans = sizes.keys() - set().union(*named.values())
     made = environments(directory)
-    temporary = [size for top in ("tmp", "trash-*") for path in directory.glob(top) for size in _sizes(path)]
+    temporary = [size for top in ("tmp", "trash-*") for path in directory.glob(top) for size in sizes_of(path)]
     return StoreStat(
         directory=directory,
         max_size=max_size,
@@ -71,7 +72,7 @@ def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
         orphan_bytes=sum(sizes[hash_] for hash_ in orphans),
         temporary=len(temporary),
         temporary_bytes=sum(temporary),
-        index_bytes=sum(size for path in directory.glob("index-*") for size in _sizes(path)),
+        index_bytes=sum(size for path in directory.glob("index-*") for size in sizes_of(path)),
         steps=tuple(
             StepUse(step, counts[step], sum(sizes.get(hash_, 0) for hash_ in named[step])) for step in sorted(counts)
         ),
@@ -80,11 +81,8 @@ def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
     )
 
 
-def _sizes(path: Path) -> list[int]:
-    """Return the sizes of a file, or of all files below a folder."""
-    paths = [str(path)] if path.is_file() else [f"{top}/{f}" for top, _, files in os.walk(path) for f in files]
-    sizes = []
-    for each in paths:
-        with suppress(FileNotFoundError):
-            sizes.append(os.lstat(each).st_size)
-    return sizes
+def sizes_of(path: Path) -> Iterator[int]:
+    """Yield the size of a file, or of each file below a folder; ignores files removed meanwhile."""
+    for each in [f"{top}/{f}" for top, _, files in os.walk(path) for f in files] if path.is_dir() else [path]:
+        with suppress(OSError):
+            yield os.stat(each).st_size

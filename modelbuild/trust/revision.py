@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelbuild.history.identity import plain_address
+from modelbuild.history.identity import ORIGIN, git, plain_address
 from modelbuild.trust.commit_files import differing
 
 
@@ -35,26 +34,15 @@ class Revision:
 def find_revision(root: Path, sources: Mapping[str, str] | None = None) -> Revision | None:
     """Return the revision of a workspace; None outside of a git repository, or before its first commit. `sources` are
     the SHA-256 of the files that a build read, by absolute path; files outside the repository are in no commit."""
-    commit, top = _git(root, "rev-parse", "HEAD"), _git(root, "rev-parse", "--show-toplevel")
+    commit, top = git(root, "rev-parse", "HEAD"), git(root, "rev-parse", "--show-toplevel")
     if not commit or not top:
         return None
     # git's status leaves out files that git ignores, and that it was told to assume unchanged; it does not decide.
-    changed = _git(root, "status", "--porcelain", "--untracked-files=all", "--ignore-submodules=none", "--", ".") != ""
-    address = plain_address(_git(root, "config", "--get", "remote.origin.url") or "")
+    changed = git(root, "status", "--porcelain", "--untracked-files=all", "--ignore-submodules=none", "--", ".") != ""
+    address = plain_address(git(root, *ORIGIN) or "")
     at = os.path.realpath(top)
     path = os.path.relpath(os.path.realpath(root), at)
-    time = _git(root, "show", "--no-patch", "--format=%ct", "HEAD")
+    time = git(root, "show", "--no-patch", "--format=%ct", "HEAD")
     inside = {os.path.relpath(each, at): sha256 for each, sha256 in (sources or {}).items()}
     differ = differing(at, commit, {name: sha for name, sha in inside.items() if not name.startswith("../")})
     return Revision(commit, address, path, changed or bool(differ), int(time or 0), tuple(sorted(differ)))
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    """Return the output of git; None if it fails or is not installed."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL
-        )
-    except OSError:
-        return None
-    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
