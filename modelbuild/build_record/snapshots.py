@@ -156,15 +156,15 @@ class Snapshot:
             write_reads(self.path, reads, record.token)
             write_record(str(self.path), record)
 
-    def find_stale(self, root: Path, verify_sources: bool = False) -> StaleTargets | None:
-        """Return the stale targets since the last build (see stale_targets.find_stale). With `verify_sources`, delete
-        the records of all requests, because equal stamps prove nothing, and return None."""
-        if not verify_sources:
-            return find_stale(self.path, str(root))
+    def find_stale(self, root: Path) -> StaleTargets | None:
+        """Return the stale targets since the last build (see stale_targets.find_stale)."""
+        return find_stale(self.path, str(root))
+
+    def forget_all(self) -> None:
+        """Delete the records of all requests."""
         with suppress(OSError):
             for path in self.path.parent.iterdir():
                 path.unlink()
-        return None
 
     def forget(self) -> None:
         """Delete the record."""

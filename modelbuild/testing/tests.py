@@ -11,8 +11,6 @@ from modelbuild.actions import Action, DerivedArtifact, FileEntry
 from modelbuild.affected.git import find_head
 from modelbuild.analysis.analyze import ConfiguredTarget
 from modelbuild.api.providers import TestAction
-from modelbuild.build_record.snapshots import Snapshot
-from modelbuild.build_record.stale_targets import BuiltTarget
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.events import Notice, Reporter, TestCase, TestFinished
 from modelbuild.execution.scheduling.scheduler import Scheduler
@@ -29,7 +27,7 @@ from modelbuild.testing.options import TestOptions
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import programs_of, select_tests, test_of
 from modelbuild.wording import count
-from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
+from modelbuild.workspace.workspace import Workspace
 
 # Number of attempts for a test that its rule declares flaky.
 FLAKY = 3
@@ -71,8 +69,8 @@ class Tests:
         """Report the work that run() would do. Nothing runs."""
         return self._session.preview(self._others, [(target, test.reports) for target, test in self._tests])
 
-    def run(self, snapshot: Snapshot | None) -> ExitCode:
-        """Run the tests and report their results. The place `snapshot` is for a record if all of them pass."""
+    def run(self) -> ExitCode:
+        """Run the tests and report their results."""
         session, options = self._session, self._options
         afresh = [report.action for report in self._reports] if options.all_again else ()
         session.run(self._others, [(target, test.reports) for target, test in self._tests], self._around, afresh)
@@ -95,14 +93,7 @@ class Tests:
         }
         if any(end.event.identity for end in ends) and not options.filter:
             _remember_devices(session.workspace, [end.event for end in ends])
-        result = session.finish(session.result(targets, self._code(ends)), measures)
-        if snapshot is not None and result.code == ExitCode.OK and not options.all_again and not self._on_device(ends):
-            if all(_is_cached(end.event) for end in ends):
-                passed = [BuiltTarget(e.event.label, e.event.config, _laid_out(e)) for e in ends]
-                session.record(snapshot, replace(result, targets=tuple(passed)))
-            else:
-                snapshot.forget()
-        return result.code
+        return session.finish(session.result(targets, self._code(ends)), measures).code
 
     def _around(self, engine: Engine) -> TestExecutor:
         reports: dict[str, str] = {report.action: report.output for report in self._reports}
@@ -135,12 +126,6 @@ class Tests:
         expected = "expected what the reasons name, or a choice of other tests, as by --test-tag-filters=-TAG"
         self._session.reporter.emit(Notice(f"{count(idle, 'test')} did not run here: {expected}"))
         return ExitCode.ENVIRONMENT
-
-    def _on_device(self, ends: list[EndedTest]) -> bool:
-        """Return whether a test runs on a device: a record can't show that the device is the same as before."""
-        nodes = self._session.scheduler.graph.nodes
-        actions = (nodes[report.action] for end in ends for report in end.test.reports)
-        return any(isinstance(each, Action) and each.device is not None for each in actions)
 
     def _end(self, target: ConfiguredTarget, test: TestAction) -> EndedTest:
         """Lay out a test's reports, and return its end."""
@@ -212,16 +197,6 @@ class Tests:
         value = self._session.scheduler.values.value(artifact)
         assert isinstance(value, FileEntry)
         return read_report(self._session.engine.store.read_bytes(value.digest)), True
-
-
-def _is_cached(ended: TestFinished) -> bool:
-    """Return whether a test passed on the first attempt."""
-    return ended.status == "passed" and (ended.cached or ended.attempts == ended.passed)
-
-
-def _laid_out(end: EndedTest) -> tuple[str, ...]:
-    """Return the paths of a test's reports in the workspace."""
-    return tuple(f"{OUTPUT_FOLDER}/{output_folder(end.target)}/{name}" for name, _ in _named(end.test))
 
 
 def _named(test: TestAction) -> Iterator[tuple[str, DerivedArtifact]]:

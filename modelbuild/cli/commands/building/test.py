@@ -15,7 +15,6 @@ from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
-from modelbuild.session.build import begin
 from modelbuild.session.request import Flags, make_request
 from modelbuild.testing.options import TestOptions
 from modelbuild.testing.run import run_tests
@@ -58,14 +57,11 @@ def command(
     no_options(patterns)
 
     workspace = settings.workspace()
-    seen = begin(workspace)
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     display = request.display
     reporter = make_reporter(
         quiet=display.quiet, as_json=display.json, history=workspace.config.cache_dir, show=display.outputs
     )
-    # Neither prints values that a record lacks.
-    unchanged = not (display.json or recorded.wanted or tests.output == "all")
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:
-        return run_tests(workspace, request, tests, reporter, seen=seen, acts=targeted.acts, unchanged=unchanged)
+        return run_tests(workspace, request, tests, reporter, acts=targeted.acts)
