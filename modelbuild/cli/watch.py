@@ -28,8 +28,6 @@ _FLAG = "--watch"
 _SHOWN = 3
 _POLL = 100
 """Milliseconds between two looks at the keyboard interrupt and at changes."""
-_SCAN = 1000
-"""Milliseconds between two looks at all files, if the kernel reports no changes."""
 
 
 def watching(function: Command) -> Command:
@@ -75,29 +73,16 @@ def _run_on_changes(settings: Settings, options: Iterable[object]) -> NoReturn:
 
 
 def _changes(root: Path, sources: Callable[[Any, str], bool]) -> Iterator[list[str]]:
-    """Yield the paths of changed files, also none. Polls if the kernel notifies nobody. Raises UsageError if the folder
-    cannot be watched."""
+    """Yield the paths of changed files, also none. Raises UsageError if the folder cannot be watched."""
     import watchfiles
 
-    problem = ""
-    for polling in (None, True):
-        try:
-            for changes in watchfiles.watch(
-                root,
-                watch_filter=sources,
-                rust_timeout=_POLL,
-                yield_on_timeout=True,
-                force_polling=polling,
-                poll_delay_ms=_SCAN,
-            ):
-                if problem:
-                    click.echo(f"warning: {_FLAG}: {problem}; polling all files instead", err=True)
-                    problem = ""
-                yield [path for _, path in changes]
-        # The second is a RuntimeError that the module does not export.
-        except (OSError, RuntimeError) as error:
-            problem = one_line(str(error))
-    raise UsageError(f"{_FLAG}: {problem}")
+    try:
+        for changes in watchfiles.watch(root, watch_filter=sources, rust_timeout=_POLL, yield_on_timeout=True):
+            yield [path for _, path in changes]
+    # The second is a RuntimeError that the module does not export.
+    except (OSError, RuntimeError) as error:
+        problem = one_line(str(error))
+        raise UsageError(f"{_FLAG}: {problem}; set WATCHFILES_FORCE_POLLING=1 to poll all files instead") from None
 
 
 def _show(root: Path, paths: Iterable[str]) -> None:
