@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import modelbuild
 from modelbuild.affected.git import Change, find_change, lay_out, show
 from modelbuild.affected.signatures import Revision, signatures
 from modelbuild.affected.tool_versions import compare_locks
-from modelbuild.affected.unchanged import LOCKS, changed_engine
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.errors import EnvironmentProblem, ModelbuildError
@@ -25,7 +26,10 @@ from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.toolchain.lock_file import read_lock
-from modelbuild.workspace.workspace import Workspace, load_workspace
+from modelbuild.workspace.workspace import BUILT_IN, LIBRARY, Workspace, load_workspace
+
+# Lock files at the root of the workspace and of the repository.
+_LOCKS = ("requirements.lock", "requirements.txt", "uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ def affected(
             new = Revision(workspace.root, change.same_at(workspace.root), new_versions, change, "after")
             after = signatures(analyzer, configured, new)
             before = base()
-    everything = changed_engine(workspace, change)
+    everything = _changed_engine(workspace, change)
     if not everything and before.get("toolchain", "") != toolchain_text(analyzer):
         everything = "the toolchain, in which every step runs, was changed"
     touched: dict[str, Touched] = {}
@@ -153,7 +157,7 @@ def _deleted(labels: Sequence[str], analyzer: Analyzer) -> tuple[str, ...]:
 
 def _locks(change: Change) -> tuple[dict[str, str | None], dict[str, str | None]]:
     """Return the lock files at the root of the workspace and of the repository, before and after."""
-    paths = dict.fromkeys(prefix + name for prefix in ("", change.prefix) for name in LOCKS)
+    paths = dict.fromkeys(prefix + name for prefix in ("", change.prefix) for name in _LOCKS)
     moved = [path for path in paths if path in change.changed]
     now = {path: change.top / path for path in moved}
     return (
@@ -175,3 +179,27 @@ def toolchain_text(analyzer: Analyzer) -> str:
     except ModelbuildError as error:
         return f"error: {error}"
     return f"{lock.digest} {found.python} {' '.join(found.from_source)}"
+
+
+def _engine_folders(workspace: Workspace) -> Mapping[str, Path]:
+    """Return the folders of modelbuild itself and of the rule packages imported by name, if installed."""
+    names = dict.fromkeys([BUILT_IN, *(name for name in workspace.config.rules if name[:2] != "//"), LIBRARY])
+    found = {"modelbuild": Path(modelbuild.__file__).parent}
+    for name in names:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            found[name] = Path(spec.origin).parent
+    return found
+
+
+def _changed_engine(workspace: Workspace, change: Change) -> str:
+    """Return the reason why all targets are affected: one of these folders is in the repository and was changed. '' if
+    none."""
+    top = Path(os.path.realpath(change.top))
+    for name, folder in _engine_folders(workspace).items():
+        real = Path(os.path.realpath(folder))
+        if real.is_relative_to(top):
+            below = f"{real.relative_to(top).as_posix()}/"
+            if any(path.startswith(below) for path in change.changed):
+                return f"{name}, on which every target depends, was changed"
+    return ""

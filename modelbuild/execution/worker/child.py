@@ -9,12 +9,14 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from modelbuild.execution.isolation import confine, landlock
 from modelbuild.execution.isolation.environment import set_variables
@@ -24,7 +26,6 @@ from modelbuild.execution.isolation.system_calls import drop_capabilities
 from modelbuild.execution.worker import step_failure
 from modelbuild.execution.worker.audit_hook import AuditHook
 from modelbuild.execution.worker.streams import Streams
-from modelbuild.execution.worker.user_warnings import only_of_users
 from modelbuild.paths import LOCAL
 from modelbuild.step import Step
 
@@ -158,3 +159,30 @@ def _run(order: Order, hook: AuditHook, streams: Streams) -> End:
     except BaseException as error:
         return step_failure.end(error, hook)
     return {"end": "done"}
+
+
+def only_of_users(user_file: Callable[[str], str], packages: Collection[str]) -> None:
+    """Show a warning only if a function of the user is being called: in a file for which `user_file` returns a path, or
+    in a rule package among `packages` that is not modelbuild's."""
+    show = warnings.showwarning
+    own = frozenset(packages) - {"modelbuild", "modelbuild_rules"}
+
+    def is_users(frame: FrameType) -> bool:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        return package in own or bool(user_file(frame.f_code.co_filename))
+
+    def shown(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not is_users(frame):
+            frame = frame.f_back
+        if frame is not None or user_file(filename):
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = shown

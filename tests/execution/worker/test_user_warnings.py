@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution.worker.user_warnings import only_of_users
+from modelbuild.execution.worker.child import only_of_users
 
 LIBRARY = (
     "import warnings\ndef library(user=None):\n    warnings.warn('of the library', stacklevel=1)\n    user and user()\n"
