@@ -189,10 +189,11 @@ def child() -> Child:
             signal.alarm(300)  # Ends a child that waits forever.
             try:
                 work()
+                os._exit(0)
             except BaseException:
                 traceback.print_exc()
+            finally:  # also where nothing can be printed
                 os._exit(1)
-            os._exit(0)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     return run
