@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -197,9 +198,10 @@ def _check_kind(path: Path) -> None:
     import sqlite3
 
     for name in (f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")):
-        if os.path.lexists(name) and not stat.S_ISREG(os.lstat(name).st_mode):
-            raise sqlite3.DatabaseError(f"{os.path.basename(name)} is not a regular file")
-        open_up(name, stat.S_IRUSR | stat.S_IWUSR)
+        with suppress(FileNotFoundError):  # another process removes these files when it closes the database
+            if not stat.S_ISREG(os.lstat(name).st_mode):
+                raise sqlite3.DatabaseError(f"{os.path.basename(name)} is not a regular file")
+            open_up(name, stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _version(connection: sqlite3.Connection) -> int:
