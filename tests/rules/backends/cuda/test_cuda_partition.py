@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._inductor.lowering import lowerings
 from torch.export import export
 
 from modelbuild.step import StepError
@@ -39,6 +40,21 @@ def test_alone_it_takes_everything(lowering: Any, programs: Mapping[str, Any]) -
     lowered = lowering(programs["attention"].make()[0], [lowering.cuda()])
     assert [part["kind"] for part in lowered.plan] == ["cuda"]
     assert lowered.taken(None) == []
+
+
+@pytest.mark.parametrize("error", [MemoryError("no memory"), FileNotFoundError("no ptxas")])
+def test_a_lack_of_memory_or_files_is_an_error(
+    lowering: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """No node is left to another backend because of it: the program would depend on the machine."""
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setitem(lowerings, torch.ops.aten.sigmoid.default, fail)
+    program = export(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid()), (torch.rand(2, 4),))
+    with pytest.raises(Exception, match=str(error)):
+        lowering(program, [lowering.cuda(min_block_size=1), lowering.PORTABLE])
 
 
 def test_data_dependent_nodes_and_their_users_are_left(lowering: Any, programs: Mapping[str, Any]) -> None:

@@ -30,7 +30,8 @@ class _Answered(Exception):
 
 def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
     """Return the nodes of a partition (an edge ExportedProgram, which is unchanged) for which the delegate would need a
-    kernel that it lacks, with `reason`, or else the node that Inductor fails to lower; by name."""
+    kernel that it lacks, with `reason`, or else the node that Inductor fails to lower; by name. Raises InductorError if
+    memory or a file is missing."""
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from torch._inductor.exc import InductorError
     from torch._inductor.graph import GraphLowering
@@ -43,8 +44,10 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
     def run(graph: Any, node: Any) -> Any:
         try:
             return run_node(graph, node)
-        except Exception:
-            found.update((names[index], NO_LOWERING) for index in marked([node]))
+        except Exception as error:
+            # Inductor raises another exception in place of a lowering's own.
+            if not isinstance(error.__context__, (MemoryError, OSError)):
+                found.update((names[index], NO_LOWERING) for index in marked([node]))
             raise
 
     def stop(graph: Any) -> Any:
