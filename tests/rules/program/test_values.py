@@ -123,7 +123,7 @@ class Kinds(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.stem, self.norm = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
-        self.deep, self.alone = nn.Conv2d(8, 8, (3, 5), groups=8), nn.BatchNorm2d(8, affine=False)
+        self.deep, self.alone = nn.Conv2d(8, 8, 7, padding=3, groups=8), nn.BatchNorm2d(8, affine=False)
         self.up, self.line = nn.ConvTranspose2d(8, 6, 2, stride=2, groups=2), nn.Conv1d(6, 8, 3)
         self.slope, self.one, self.other = nn.PReLU(8), nn.Linear(8, 8), nn.Linear(8, 8)
         self.after, self.table = nn.LayerNorm(8), nn.Parameter(torch.randn(3, 8))

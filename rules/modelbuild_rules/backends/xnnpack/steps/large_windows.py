@@ -136,7 +136,8 @@ def _sum(program: ExportedProgram, node: torch.fx.Node, found: tuple[Part, ...])
     padded, total = None, None
     for number, (part, share) in enumerate(_shares(found)):
         rows, columns = (slice(taps.first, taps.places.stop, taps.apart) for taps in part)
-        own = (data.detach()[:, :, rows, columns] * share).clone(memory_format=torch.contiguous_format)
+        own = _middle_times(data.detach()[:, :, rows, columns], share)
+        own = own.clone(memory_format=torch.contiguous_format)
         weights = add_constant(program, f"{node.name}_part_{number}", own)
         apart = [each * taps.apart for each, taps in zip(dilation, part, strict=True)]
         pixels, around = x, _padding(part, data.shape[2:], padding, dilation)
@@ -150,17 +151,25 @@ def _sum(program: ExportedProgram, node: torch.fx.Node, found: tuple[Part, ...])
     return total
 
 
-def _shares(found: tuple[Part, ...]) -> Iterator[tuple[Part, torch.Tensor]]:
-    """Yield each part with factors of its weights: powers of two divide a tap in several parts, which is exact."""
+def _shares(found: tuple[Part, ...]) -> Iterator[tuple[Part, float]]:
+    """Yield each part with a factor of its middle tap: powers of two divide a tap in several parts, which is exact."""
     number = Counter(tap for part in found for tap in part.taps())
     seen: Counter[tuple[int, int]] = Counter()
     for part in found:
         seen.update(part.taps())
-        shares = [
-            [2.0 ** -min(seen[row, column], number[row, column] - 1) for column in part.columns.places]
-            for row in part.rows.places
-        ]
-        yield part, torch.tensor(shares)
+        shared = [tap for tap in part.taps() if number[tap] > 1]
+        yield part, 2.0 ** -max((min(seen[tap], number[tap] - 1) for tap in shared), default=0)
+
+
+def _middle_times(weight: torch.Tensor, factor: float) -> torch.Tensor:
+    """Return the weight of a part with its middle tap times a factor, by operations that are recorded."""
+    if factor == 1:
+        return weight
+    row, column = (size // 2 for size in weight.shape[2:])
+    middle = weight[:, :, row : row + 1]
+    scaled = middle[:, :, :, column : column + 1] * factor
+    middle = torch.slice_scatter(middle, scaled, 3, column, column + 1)
+    return torch.slice_scatter(weight, middle, 2, row, row + 1)
 
 
 def _padding(part: Part, window: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> list[int] | None:
