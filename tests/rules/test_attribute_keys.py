@@ -207,7 +207,7 @@ def backend(kind: str, name: str, value: Any, **before: Any) -> Row:
     changed = {f"{kind}#{BACKEND_STEPS[step]}" for step in steps}
     if kind == "cuda" and "compile" in steps and name != "candidates":
         changed.add("cuda#choices:p0")
-    changed |= {*LOWERED} & changed and {*LOWERED}
+    changed |= {f"{kind}#weights"} if f"{kind}#partition" in changed else set()
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
 
 
@@ -291,7 +291,7 @@ ROWS: Mapping[str, Row] = {
         "cuda_bundle#bundle",
         *EMITTED,
     ),
-    "device_target.gpu": device("gpu", 1, "tensorrt#partition", "tensorrt#compile:p0", *LOWERED),
+    "device_target.gpu": device("gpu", 1, "tensorrt#partition", "tensorrt#weights", "tensorrt#compile:p0", *LOWERED),
     "device_target.memory": device("memory", "8GiB"),
     "device_target.runners": device("runners", [":emulated"]),
     "device_runner.connection": runner("connection", value={"type": "local"}),

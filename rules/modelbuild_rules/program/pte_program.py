@@ -242,8 +242,7 @@ def _partition(
         resources=Resources(memory=2 << 30),
         error_text=source_places.of_program(model, stack),
     )
-    selecting = [entry.backend for entry in stack if not entry.backend.is_catch_all]
-    separate = bool(selecting) and all(backend.storing for backend in selecting)
+    separate = any(not entry.backend.is_catch_all for entry in stack)
     structure: Mapping[str, DerivedArtifact] = {}
     if separate:
         structure = lower(
