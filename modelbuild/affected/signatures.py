@@ -101,6 +101,7 @@ class Signatures:
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
         self._tools = NeededTools(Tools(revision.root, roots, corrections=corrections(roots)), self._root)
         self._code = StepCode(roots)
+        self._python = installed().version
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
         self._owners: dict[str, ConfiguredTarget] = {target.id: target for target in analyzer.targets.values()}
         self._own: dict[str, list[str]] = defaultdict(list)
@@ -164,7 +165,7 @@ class Signatures:
         toolchain = self._toolchain(action.toolchain)
         any_local = self._revision.any_local(self._tools.tools) if unknown else ""
         code = self._code.digest(*action.modules)
-        return key_of([material(action, code, inputs, tools, installed().version, local), toolchain, any_local])
+        return key_of([material(action, code, inputs, tools, self._python, local), toolchain, any_local])
 
     def _toolchain(self, name: str) -> list[object]:
         """Return everything that decides a toolchain, with the contents of its lock file; nothing for the workspace's
