@@ -79,7 +79,7 @@ def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None
     weights = classifier_weights()
     weights["head.weight"][0, 0] += 1
     save_file(weights, workspace.root / "classifier/classifier.safetensors")
-    again = {"//classifier:model#export", f"{program}#partition", f"{program}#compile:p1", f"{program}#emit"}
+    again = {"//classifier:model#export", f"{program}#weights", f"{program}#compile:p1", f"{program}#emit"}
     assert workspace.ran(program, **environment) == again
 
 

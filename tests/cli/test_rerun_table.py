@@ -167,7 +167,7 @@ def test_attributes_of_compiling_rerun_only_compiling(classifier: Any) -> None:
     first = classifier.build(program).statuses
     assert first == {
         EXPORT: "cached",
-        **dict.fromkeys((f"{program}#partition", f"{program}#compile:p0", f"{program}#emit"), "ran"),
+        **dict.fromkeys((f"{program}#{step}" for step in ("partition", "weights", "compile:p0", "emit")), "ran"),
     }
     classifier.edit(BUILD, '"64MiB"', '"128MiB"')
     classifier.edit(BUILD, '["8.6"]', '["8.9"]')

@@ -108,7 +108,7 @@ def test_facts_that_only_a_build_finds(workspace: Any) -> None:
     assert build('{ type = "tensorrt", optimization_profiles = [{ y = { min = [2], opt = [2], max = [2] } }] }') == (
         1,
         [
-            "error: partition //:program :model with :stack: optimization_profiles[0].y: the model has no input 'y';"
+            "error: weights //:program :model with :stack: optimization_profiles[0].y: the model has no input 'y';"
             " expected one of x"
         ],
     )
