@@ -52,17 +52,17 @@ def test_backends_stand_in_any_order(declared: Declared, order: tuple[str, ...])
 def test_readers_of_example_inputs_are_in_the_key(declared: Declared, backend: str, reads: bool) -> None:
     """Partitions that do not run here are compared with the program on a recorded call."""
     actions = declared(f'{{ type = "{backend}" }}', '{ type = "portable" }')
-    (reader,) = actions["partition" if backend == "tensorrt" else "weights"]
+    (reader,) = actions["weights"]
     assert ("calls" in {each.name for each in reader.inputs}) == reads
     assert ("safetensors" in reader.tools) == reads
 
 
-def test_a_program_is_lowered_without_weights_if_each_backend_compiles_without_them(declared: Declared) -> None:
+def test_a_program_is_lowered_without_weights_unless_it_has_only_portable_kernels(declared: Declared) -> None:
     def inputs(*backends: str) -> set[str]:
         return {each.name for each in declared(*backends)["partition"][0].inputs}
 
     kinds = ("cuda", "xnnpack", "tensorrt", "portable")
     cuda, xnnpack, tensorrt, portable = (f'{{ type = "{kind}" }}' for kind in kinds)
     assert inputs(cuda, portable) == inputs(cuda) == inputs(cuda, xnnpack, portable) == {"program"}
-    assert inputs(cuda, tensorrt, portable) == {"program", "weights", "calls"}
+    assert inputs(cuda, tensorrt, portable) == inputs(tensorrt) == {"program"}
     assert inputs(portable) == {"program", "weights"}
