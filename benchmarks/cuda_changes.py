@@ -1,11 +1,11 @@
 """Print what a change to a model for CUDA repeats: the actions that run, by kind, and the seconds.
 
-    .venv/bin/python benchmarks/cuda_changes.py [--jobs N] [--peers] [CHANGE...]
+    .venv/bin/python benchmarks/cuda_changes.py [CHANGE...] [--jobs N] [--peers NAME...]
     .venv/bin/python benchmarks/cuda_changes.py --cold MODEL... [--jobs N...]
 
 Each row builds a program from timm 1.0.31 after the row above it, with one cache: ResNet-18, other weights, another
-layer, float16, four pictures, and ResNet-34. `--peers` runs two scripts after each row, which need a GPU and a C++
-compiler: torch's `aoti_compile_and_package`, and ExecuTorch's partitioner for CUDA; one cache of Inductor for all rows.
+layer, float16, four pictures, and ResNet-34. `--peers` runs scripts after each row, with one cache of Inductor for all
+rows: torch's `aoti_compile_and_package`, and ExecuTorch's partitioner for CUDA. They need a GPU and a C++ compiler.
 `--cold` builds programs of timm's models together, with an empty cache for each number of jobs.
 """
 
@@ -146,14 +146,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("changes", nargs="*", metavar="CHANGE", help=f"of {', '.join(CHANGES)} (default: all)")
     parser.add_argument("--jobs", type=int, nargs="+", default=[2])
-    parser.add_argument("--peers", action="store_true", help="also run the scripts")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=[], metavar="NAME", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--cold", nargs="+", metavar="MODEL", help="build these models with an empty cache")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.cold:
             cold(Path(folder), given.cold, given.jobs)
         else:
-            changes(Path(folder), given.changes or [*CHANGES], given.jobs[0], [*PEERS] if given.peers else [])
+            changes(Path(folder), given.changes or [*CHANGES], given.jobs[0], given.peers)
 
 
 if __name__ == "__main__":
