@@ -214,6 +214,13 @@ form("norm affine free behind grouped transpose", GroupedPlain, (n(1, 4, 6, 6),)
 # One weight, several readers.
 form("tied transposed", lambda x, w: F.linear(F.relu(F.linear(x, w)), w.t()), (n(3, 4),), own=[n(5, 4)])
 form("conv and its weight", lambda x, w: (F.conv2d(x, w), w * 2), (n(1, 3, 5, 5),), own=[n(4, 3, 3, 3)])
+form("large window", lambda x, w: F.conv2d(x, w, padding=3, groups=3), (n(1, 3, 9, 10),), own=[n(3, 1, 7, 7)])
+form(
+    "large window twice",
+    lambda x, w: F.conv2d(F.conv2d(x, w, padding=3, groups=3), w, padding=2, groups=3) * w.mean(),
+    (n(1, 3, 9, 10),),
+    own=[n(3, 1, 7, 7)],
+)
 form("bias elsewhere", lambda x, w, b: F.linear(x, w, b) + (x.sum() * b), (n(3, 4),), own=[n(5, 4), n(5)])
 form("cosine head", lambda x, w: F.linear(x, w) / w.norm(dim=1), (n(3, 4),), own=[n(5, 4)])
 form(
