@@ -58,3 +58,19 @@ def test_the_version_of_ptx_is_one_of_tritons(capability: int, expected: str) ->
     version = assembler(capability).version
     assert version == getattr(knobs.nvidia, expected).version
     assert float(version) <= float(compiler.get_ptxas(capability).version)
+
+
+def test_an_incomplete_triton_is_no_kernel_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's own exception is a RuntimeError, as those of kernels are."""
+
+    class Missing:
+        @property
+        def ptxas_blackwell(self) -> str:
+            raise RuntimeError("Cannot find ptxas-blackwell")
+
+    monkeypatch.setattr(knobs, "nvidia", Missing())
+    assembler.cache_clear()
+    with pytest.raises(
+        FileNotFoundError, match="the installation of triton is incomplete: Cannot find ptxas-blackwell"
+    ):
+        assembler(90)

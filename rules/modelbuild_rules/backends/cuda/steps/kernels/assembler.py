@@ -16,11 +16,12 @@ from typing import Any
 def assembler(capability: int) -> Any:
     """Return the assembler for a capability (90 for 9.0) as Triton's NvidiaTool: a path, and the version of CUDA from
     which Triton derives the version of PTX. Below 10.0 the version comes from Triton's older assembler, whose PTX older
-    drivers read.
+    drivers read. Raises FileNotFoundError if Triton's installation lacks them.
     """
     from triton import knobs
 
-    newest = knobs.nvidia.ptxas_blackwell
-    if capability >= 100:
-        return newest
-    return knobs.NvidiaTool(newest.path, knobs.nvidia.ptxas.version)
+    try:
+        newest, older = knobs.nvidia.ptxas_blackwell, knobs.nvidia.ptxas
+    except RuntimeError as error:  # the type that means "this kernel does not compile" elsewhere
+        raise FileNotFoundError(f"the installation of triton is incomplete: {error}") from error
+    return newest if capability >= 100 else knobs.NvidiaTool(newest.path, older.version)
