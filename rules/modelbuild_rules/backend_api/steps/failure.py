@@ -23,14 +23,14 @@ _LONGEST = 200
 @contextmanager
 def library_failures(program: Any, doing: str = "lower") -> Iterator[None]:
     """Raise StepError for an exception of an installed library while the context lasts, and print its traceback.
-    Exceptions of modelbuild's own code are not caught.
+    Exceptions of modelbuild's own code, and those of a lack of memory or files, are not caught.
 
     program  the ATen program whose nodes the exception may name
     doing    the verb of the message
     """
     try:
         yield
-    except StepError:
+    except (MemoryError, OSError, StepError):
         raise
     except Exception as error:
         innermost = traceback.extract_tb(error.__traceback__)[-1]

@@ -30,8 +30,8 @@ class _Answered(Exception):
 
 def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
     """Return the nodes of a partition (an edge ExportedProgram, which is unchanged) for which the delegate would need a
-    kernel that it lacks, with `reason`, or else the node that Inductor fails to lower; by name. Raises InductorError if
-    memory or a file is missing."""
+    kernel that it lacks, with `reason`, or else the node that Inductor fails to lower; by name. Raises MemoryError
+    and OSError for what this machine lacks."""
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from torch._inductor.exc import InductorError
     from torch._inductor.graph import GraphLowering
@@ -39,6 +39,7 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
     _forget_sizes(program)
     names = [node.name for _, node in computing(program.graph_module)]
     found: dict[str, str] = {}
+    lacks: list[MemoryError | OSError] = []
     run_node = GraphLowering.run_node
 
     def run(graph: Any, node: Any) -> Any:
@@ -46,7 +47,9 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
             return run_node(graph, node)
         except Exception as error:
             # Inductor raises another exception in place of a lowering's own.
-            if not isinstance(error.__context__, (MemoryError, OSError)):
+            if isinstance(error.__context__, (MemoryError, OSError)):
+                lacks.append(error.__context__)
+            else:
                 found.update((names[index], NO_LOWERING) for index in marked([node]))
             raise
 
@@ -67,6 +70,8 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
         try:
             generate(_copied(program), specs, [80])
         except InductorError as error:
+            if lacks:
+                raise lacks[0] from error
             if not found and not isinstance(error.inner_exception, _Answered):
                 raise
     return found
