@@ -205,6 +205,16 @@ def test_a_page_runs_its_own_script_only(tmp_path: Path) -> None:
     assert data_of(tmp_path / "r.html")["version"] == VERSION
 
 
+def test_a_page_is_drawn_before_its_script_ends(tmp_path: Path, browser_folder: Path) -> None:
+    path = write_page(tmp_path / "r.html", EVENTS)
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", path.read_text())
+    no_frames = "<script>window.ResizeObserver = class { observe() {} };</script>"
+    path.write_text(text.replace("<body>", f"<body>{no_frames}"))
+    page = opened(path, browser_folder)
+    assert page.one("section", id="timeline").all("text", class_="row")
+    assert page.one("section", id="actions").all("a", class_="box")
+
+
 def test_a_script_that_fails_is_seen(tmp_path: Path, browser_folder: Path) -> None:
     """Otherwise the other tests here could not fail."""
     (tmp_path / "r.html").write_text(render({"title": "t", "build": {"time": 0}, "programs": []}))

@@ -110,8 +110,11 @@ function groupBy(members, keyOf) {
   return groups;
 }
 
-/** Call a function when an element got another size. Not at once: what it draws may change the size again. */
+const drawings = [];
+
+/** Call a function when the page is put together, and when an element got another size. Not at once: what it draws may change the size again. */
 function onResize(element, draw) {
+  drawings.push(draw);
   new ResizeObserver(() => setTimeout(draw)).observe(element);
 }
 

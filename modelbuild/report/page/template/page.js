@@ -39,6 +39,7 @@ function show() {
   addEventListener("hashchange", follow);
   addEventListener("keydown", (event) => event.key === "Escape" && closeDetails());
   follow();
+  drawings.forEach((draw) => draw());
   document.documentElement.dataset.ready = Math.round(performance.now());
 }
 
