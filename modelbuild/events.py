@@ -33,13 +33,11 @@ class Loaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class BuildStarted(Event):
-    """Loading and analysis are done. `targets` are printed labels, `total` is the number of known actions, `actions`
-    their ids."""
+    """Loading and analysis are done. `targets` are printed labels, `total` is the number of known actions."""
 
     targets: tuple[str, ...]
     total: int
     jobs: int = 1
-    actions: tuple[str, ...] = field(default=(), repr=False, metadata=INSIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,9 @@ class Planned(Event):
 
 @dataclass(frozen=True, slots=True)
 class GraphGrew(Event):
-    """A finished action added actions to the graph; `total` is the new number of actions, `actions` are the ids of
-    all."""
+    """A finished action added actions to the graph; `total` is the new number of actions."""
 
     total: int
-    actions: tuple[str, ...] = field(default=(), repr=False, metadata=INSIDE)
 
 
 @dataclass(frozen=True, slots=True)

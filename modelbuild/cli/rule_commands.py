@@ -66,11 +66,11 @@ def _run(
     workspace = settings.workspace()
     request = make_request(workspace, settings.directory, patterns, flags).keeping_going()
     request = request.of_groups([declared.group(options)])
-    display, history = request.display, workspace.config.cache_dir
+    display = request.display
     if declared.show is not None:
         request = request.with_outputs_here()
     if declared.show is None or declared.after_build:
-        reporter = make_reporter(quiet=display.quiet, as_json=display.json, history=history, show=display.outputs)
+        reporter = make_reporter(quiet=display.quiet, as_json=display.json, show=display.outputs)
     else:
         reporter = make_reporter(quiet=display.only_results, results=sys.stderr, show="none")
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:

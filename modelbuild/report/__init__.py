@@ -7,7 +7,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import TextIO
 
     from modelbuild.events import Reporter
@@ -18,13 +17,12 @@ def make_reporter(
     quiet: bool = False,
     as_json: bool = False,
     results: TextIO | None = None,
-    history: Path | None = None,
     show: str = "summary",
 ) -> Reporter:
     """Return a reporter: live on a terminal, one line per action elsewhere, one JSON object with `as_json`.
 
-    Progress and failures go to stderr; built outputs go to `results` (stdout when None). `history` is the cache's
-    folder: the remaining time is estimated from the history in it. `show` is the value of --show-outputs.
+    Progress and failures go to stderr; built outputs go to `results` (stdout when None). `show` is the value of
+    --show-outputs.
     """
     out = sys.stdout if results is None else results
     if as_json:
@@ -37,7 +35,7 @@ def make_reporter(
         return PlainReporter(out, sys.stderr, quiet=quiet, show=show)
     from modelbuild.report.console import ConsoleReporter
 
-    return ConsoleReporter(out, sys.stderr, history, show)
+    return ConsoleReporter(out, sys.stderr, show)
 
 
 def _is_terminal(stream: TextIO) -> bool:

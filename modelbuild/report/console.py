@@ -14,7 +14,6 @@ from modelbuild.events import (
     BuildFinished,
     BuildStarted,
     Event,
-    GraphGrew,
     Notice,
     UploadsAwaited,
 )
@@ -24,13 +23,8 @@ from modelbuild.report.text import counts, encodable, failure_lines, plain_strea
 from modelbuild.wording import action_line, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from rich.console import Console, Group
     from rich.live import Live
-
-    from modelbuild.report.time_left import TimeLeft
 
 # A build that runs no action and ends within this many seconds shows no bar and never imports rich.
 PATIENCE = 0.5
@@ -42,16 +36,11 @@ BAR = 30  # columns
 class ConsoleReporter:
     """Live progress on `err`, a terminal, with failures above it. Built outputs go to `out`."""
 
-    def __init__(self, out: TextIO, err: TextIO, history: Path | None = None, show: str = "summary") -> None:
-        """`history` is the folder of the cache: see time_left.py. `show` is the value of --show-outputs."""
+    def __init__(self, out: TextIO, err: TextIO, show: str = "summary") -> None:
+        """`show` is the value of --show-outputs."""
         self._out = out
         self._err = plain_stream(err)
-        self._history = history
         self._listed = show
-        self._time_left: TimeLeft | None = None
-        self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left does not know yet
-        self._ended: list[str] = []
-        self._jobs = 1
         # rich draws in a separate thread, under its own lock, and reads fields guarded by _state. So the lock order is
         # _screen (for writing), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
@@ -72,10 +61,6 @@ class ConsoleReporter:
                     self._began = event.at
                     self._running.clear()  # from before a restart of the build
                     self._awaited = None
-                    self._jobs = event.jobs
-                    self._new.append(event.actions)
-                case GraphGrew():
-                    self._new.append(event.actions)
                 case ActionStarted():
                     self._running[event.id] = event
                     self._parts.pop(event.id, None)  # the part of an earlier run
@@ -84,7 +69,6 @@ class ConsoleReporter:
                 case ActionFinished():
                     self._running.pop(event.id, None)
                     self._parts.pop(event.id, None)
-                    self._ended.append(event.id)
                 case UploadsAwaited():
                     self._awaited = event
         match event:
@@ -144,19 +128,6 @@ class ConsoleReporter:
                 shown = Text.from_ansi(encodable(highlight(printable(lines)), self._err))
                 self._live.console.print(shown, soft_wrap=True)
 
-    def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> TimeLeft | None:
-        """Return the estimated time of the remaining actions. For the drawing thread."""
-        if self._history is None:
-            return None
-        from modelbuild.report.time_left import TimeLeft
-
-        self._time_left = self._time_left or TimeLeft(self._history)
-        for name in ended:
-            self._time_left.ended(name)
-        for ids in new:
-            self._time_left.expect(ids)
-        return self._time_left
-
     def _picture(self, console: Console) -> Group:
         """Return the bar, and below it the actions that have run longest."""
         from rich.console import Group
@@ -171,12 +142,8 @@ class ConsoleReporter:
             failed = progress.failed
             running = sorted(self._running.values(), key=lambda action: action.at)
             parts = dict(self._parts)
-            new, self._new = self._new, []
-            ended_ids, self._ended = self._ended, []
             awaited = self._awaited
         now = time.monotonic()
-        remaining = self._estimates(new, ended_ids)
-        left = remaining.left(((a.id, now - a.at) for a in running), self._jobs) if remaining else None
         head = Table.grid(padding=(0, 2, 0, 0))
         head.add_column(width=max(4, min(BAR, console.width - 40)))
         head.add_column(no_wrap=True, overflow="crop")
@@ -184,8 +151,6 @@ class ConsoleReporter:
         if failed:
             status.append(f", {failed} failed", style="bold red")
         status.append(f"  {duration(now - self._began)}", style="dim")
-        if left is not None and left >= 1:
-            status.append(f", about {f'{left:.0f} s' if left < 59.5 else duration(left)} left", style="dim")
         head.add_row(ProgressBar(total=max(total, 1), completed=done), status)
 
         shown = running[: max(1, min(SHOWN_ACTIONS, console.height - 3))]

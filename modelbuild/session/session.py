@@ -126,7 +126,7 @@ class Session:
         self.scheduler = self.engine.scheduler(analyzer, wrap(self.engine), afresh)
         needed = self.scheduler.actions(graph.needed_for(wanted))
         labels = tuple(dict.fromkeys(str(target.node.label) for target in _all(targets, others)))
-        self.reporter.emit(BuildStarted(labels, len(needed), self.request.means.jobs, tuple(needed)))
+        self.reporter.emit(BuildStarted(labels, len(needed), self.request.means.jobs))
         try:
             self.scheduler.build(wanted)
         except KeyboardInterrupt:

@@ -11,25 +11,20 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
-
-from modelbuild.history.database import open_history
 
 PROGRAM = """
 import sys, threading, time
 from modelbuild.report import make_reporter
 from modelbuild.events import *
 from pathlib import Path
-history = next((Path(argument[8:]) for argument in sys.argv if argument.startswith("history=")), None)
-reporter = make_reporter(history=history)
+reporter = make_reporter()
 L = "//models:detector"
-reporter.emit(BuildStarted((L,), 2, 2, ("a", "c0")))
+reporter.emit(BuildStarted((L,), 2, 2))
 reporter.emit(ActionFinished("a", L, "export", "export", "cached"))
 for i in range(4):
     reporter.emit(ActionStarted(f"c{i}", L, "compile", f"p{i} (xnnpack)"))
 reporter.emit(ActionProgress("c3", "kernel 4 of 17"))
-reporter.emit(GraphGrew(6, ("a", "c0", "c1", "c2", "c3", "later")))
+reporter.emit(GraphGrew(6))
 reporter.emit(Notice("something \\u201codd\\u201d"))
 time.sleep(0.4)
 for i in range(3):
@@ -97,14 +92,6 @@ def test_live_picture_then_what_stays() -> None:
         "Failed in 0.8 s: 0 targets built, 1 not: 6 actions, 3 ran, 1 cached, 1 failed, 1 not run",
     ]
     assert text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
-
-
-def test_it_tells_how_much_time_is_left(tmp_path: Path) -> None:
-    known = {"c0": 1.0, "c1": 1.0, "c2": 1.0, "c3": 1.0, "later": 300.0}
-    with closing(open_history(tmp_path)) as database:
-        assert database.write(("INSERT INTO measures VALUES ('w', ?, 'seconds', 0, ?, '')", known.items()))
-    lines = frames(on_terminal(f"history={tmp_path}"))
-    assert any(re.search(r"  1/6  0 ran, 1 cached  \d\.\d+ s, about 5 min 0\d s left *$", line) for line in lines)
 
 
 def test_the_cursor_is_back_when_the_build_ends_by_an_exception() -> None:

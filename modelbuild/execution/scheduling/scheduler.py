@@ -178,10 +178,9 @@ class Scheduler:
         self._nodes |= {name: self._loop.spawn(self._node(name)) for name in sorted(new)}
         if self._order is not None:
             self._order.add(new)
-        actions = self.actions(new)
-        self._actions += len(actions)
+        self._actions += len(self.actions(new))
         if grows:
-            self._reporter.emit(GraphGrew(self._actions, tuple(actions)))
+            self._reporter.emit(GraphGrew(self._actions))
 
     async def _node(self, name: str) -> str | None:
         """Build a node. Returns None if it is built, or the id of the failed action that prevented it; '' if the build

@@ -43,8 +43,8 @@ def command(
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     request = request.of_groups(name for name in groups.split(",") if name)
-    history, show = workspace.config.cache_dir, request.display.outputs
-    reporter = make_reporter(quiet=request.display.quiet, as_json=request.display.json, history=history, show=show)
+    display = request.display
+    reporter = make_reporter(quiet=display.quiet, as_json=display.json, show=display.outputs)
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:
         if not targeted.acts:
             from modelbuild.session.session import in_session
@@ -55,5 +55,5 @@ def command(
     repeated = not found.places and not request.means.verify_sources
     if result.code == ExitCode.OK and not request.display.json and not recorded.wanted and repeated:
         record = Snapshot.of(workspace, request.identity()).path
-        save_command(settings.arguments, record, QUIET if request.display.quiet else show)
+        save_command(settings.arguments, record, QUIET if display.quiet else display.outputs)
     return result.code

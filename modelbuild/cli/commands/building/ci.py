@@ -64,8 +64,8 @@ def command(
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     base = _base(workspace, since, base_measures and settings.directory / base_measures)
     keep = _keeper(workspace, measures and settings.directory / measures)
-    history, show = workspace.config.cache_dir, request.display.outputs
-    reporter = make_reporter(quiet=request.display.quiet, as_json=request.display.json, history=history, show=show)
+    display = request.display
+    reporter = make_reporter(quiet=display.quiet, as_json=display.json, show=display.outputs)
     reporter = SeveralReporters([recorded.around(reporter, workspace, settings, base), keep])
     if flags.keep_going is None:
         request = request.keeping_going()

@@ -34,8 +34,8 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> i
 
     workspace = settings.workspace()
     request = make_request(workspace, settings.directory, patterns, flags)
-    display, history = request.display, workspace.config.cache_dir
-    reporter = make_reporter(quiet=display.quiet, as_json=display.json, history=history)
+    display = request.display
+    reporter = make_reporter(quiet=display.quiet, as_json=display.json)
     with reporting(reporter) as reporter:
         return _fetch(workspace, request, reporter)
 

@@ -60,8 +60,6 @@ def command(
     found = targeted.patterns(patterns, settings.directory)
     request = make_request(workspace, settings.directory, found.texts, flags, found.places)
     display = request.display
-    reporter = make_reporter(
-        quiet=display.quiet, as_json=display.json, history=workspace.config.cache_dir, show=display.outputs
-    )
+    reporter = make_reporter(quiet=display.quiet, as_json=display.json, show=display.outputs)
     with reporting(recorded.around(reporter, workspace, settings)) as reporter:
         return run_tests(workspace, request, tests, reporter, acts=targeted.acts)
