@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_p
 from buildgrid._protos.google.bytestream import bytestream_pb2, bytestream_pb2_grpc
 from buildgrid._protos.google.devtools.remoteworkers.v1test2 import bots_pb2, bots_pb2_grpc, worker_pb2
 
-# gRPC's code INTERNAL.
+# gRPC's codes.
+_DEADLINE_EXCEEDED = 4
 _INTERNAL = 13
 
 
@@ -54,13 +56,16 @@ def work(channel: grpc.Channel, address: str, name: str, runner: tuple[str, ...]
     """Run the lease's action, and put its result into the lease."""
     with tempfile.TemporaryDirectory() as folder:
         action, result = Path(folder, "action"), Path(folder, "result")
-        action.write_bytes(action_of(channel, lease).SerializeToString())
+        wanted = action_of(channel, lease)
+        action.write_bytes(wanted.SerializeToString())
         options = ("--disable-localcas", f"--remote=http://{address}", f"--workspace-path={folder}")
         command = [*runner, *options, f"--action={action}", f"--action-result={result}"]
+        began = time.monotonic()
         done = subprocess.run(command, capture_output=True)
+        late = wanted.HasField("timeout") and time.monotonic() - began >= wanted.timeout.ToNanoseconds() / 1e9
         ended = execution.ActionResult()
         if done.returncode:
-            lease.status.code = _INTERNAL
+            lease.status.code = _DEADLINE_EXCEEDED if late else _INTERNAL
             lease.status.message = done.stderr[-500:].decode(errors="replace")
         else:
             ended.ParseFromString(result.read_bytes())
