@@ -87,11 +87,16 @@ class Outcome:
     found: bool = False
 
 
+class RunHere(Exception):
+    """No remote worker ran an action, which shall run on this machine."""
+
+
 class Executor(Protocol):
     """Runs one action at a time for each calling thread."""
 
     def run(self, request: ActionRequest) -> Outcome:
-        """Run an action to its end. The action's failure, or a worker's death, is an Outcome, not an exception."""
+        """Run an action to its end. The action's failure, or a worker's death, is an Outcome, not an exception. Raises
+        RunHere."""
 
     def close(self) -> None:
         """End all processes that this executor started."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from modelbuild.actions import Action
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ResultDiffers, UsageError
 from modelbuild.events import Notice, Reporter, UploadsAwaited
@@ -52,13 +53,14 @@ def shared(
 
 def executing(
     here: Executor, settings: RemoteSettings, store: Store, local: LocalStore, code: StepCode, reporter: Reporter
-) -> Executor:
-    """Return an executor to build with: the given executor, combined with remote workers if configured.
+) -> tuple[Executor, Callable[[Action], bool]]:
+    """Return an executor to build with, which is the given executor, combined with remote workers if configured; and
+    whether an action will run on this machine.
 
     Raises as shared() does.
     """
     if settings.executor is None:
-        return here
+        return here, lambda action: True
     from modelbuild.remote.cache.client import Client
     from modelbuild.remote.execution.executor import RemoteExecutor
     from modelbuild.remote.execution.queue_watch import QueueWatch
@@ -78,7 +80,8 @@ def executing(
 
     queue = QueueWatch(name, settings.queue_notice, say)
     remote = RemoteExecutor(execution, client, store, local, workers, queue, leave)
-    return StrategyExecutor(here, remote, name, settings.strategy, say)
+    both = StrategyExecutor(here, remote, name, settings.strategy, say)
+    return both, both.runs_here
 
 
 def open_cache(address: Address, settings: RemoteSettings) -> Cache:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +45,7 @@ class Engine:
     code: StepCode
     resolver: Resolver
     executor: Executor
+    runs_here: Callable[[Action], bool]
     estimates: Estimates
     running: KeyLocks
 
@@ -52,7 +53,10 @@ class Engine:
         """Return a scheduler for an analyzer's graph. The actions `afresh` run although the cache contains their
         results."""
         means = self.means
-        policy = SchedulingPolicy(means.jobs, means.keep_going, means.remote.lookups_at_once, afresh, self.estimates)
+        policy = SchedulingPolicy(
+            means.jobs, means.remote.jobs, self.runs_here, means.keep_going, means.remote.lookups_at_once, afresh,
+            self.estimates,
+        )  # fmt: skip
         return Scheduler(
             analyzer.graph, self.store, self.resolver, self.sources.entry, executor, self.reporter, policy, self.running
         )
@@ -91,7 +95,7 @@ def open_engine(
         code = StepCode(roots)
         sources = Sources(workspace.root, local, means.verify_sources, lambda text: reporter.emit(Notice(text)))
         here = LocalExecutor(workspace.root, store, local.scratch, packages, means.sandbox_debug, reporter, spare)
-        inner = executing(here, means.remote, store, local, code, reporter)
+        inner, runs_here = executing(here, means.remote, store, local, code, reporter)
         runners = [(str(label), runner) for label, runner in means.runners]
         executor = DeviceExecutor(inner, store, workspace.root, runners, reporter)
         models, pythons = config.remote.gpus, toolchains.python
@@ -100,6 +104,6 @@ def open_engine(
         resolver = Resolver(code, workspace.root, store.read_bytes, sources, models, pythons, find, limit)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
-            yield Engine(means, reporter, store, sources, code, resolver, executor, estimates, local.running)
+            yield Engine(means, reporter, store, sources, code, resolver, executor, runs_here, estimates, local.running)
         finally:
             executor.close()

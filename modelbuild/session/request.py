@@ -42,6 +42,7 @@ class Flags:
     remote_upload: str | None = None
     remote_download: str | None = None
     remote_executor: str | None = None
+    remote_jobs: int | None = None
     strategies: tuple[str, ...] = ()
 
 
@@ -197,6 +198,7 @@ def remote_settings(file: RemoteSettings, flags: Flags) -> RemoteSettings:
     """Return the settings of remotes from MODELBUILD.toml and flags."""
     changes: dict[str, Any] = {"strategy": (*file.strategy, *map(parse_strategy, flags.strategies))}
     changes |= {"upload": flags.remote_upload or file.upload, "download": flags.remote_download or file.download}
+    changes["jobs"] = flags.remote_jobs or file.jobs
     if flags.remote_cache is not None:
         changes["cache"] = parse_address(flags.remote_cache) if flags.remote_cache else None
     if flags.remote_executor is not None:

@@ -48,6 +48,7 @@ class RemoteSettings:
     timeout       seconds after which a call fails that is slower than transfer.LEAST_RATE
     queue_notice  seconds that an action waits for a worker before a notice is printed
     executor      a Remote Execution API server with workers; None: actions run on this machine
+    jobs          number of actions that are at that server at once
     python        the interpreter on the workers
     platform      properties that every worker must have, in the server's terms
     gpus          models of the workers' GPUs, for a machine without GPUs
@@ -62,6 +63,7 @@ class RemoteSettings:
     queue_notice: float = 60.0
     security: Security = Security()
     executor: Address | None = None
+    jobs: int = 100
     python: str = "python3"
     platform: tuple[tuple[str, str], ...] = ()
     gpus: tuple[str, ...] = ()

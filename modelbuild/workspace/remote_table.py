@@ -7,6 +7,7 @@ from pathlib import Path
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.labels import Label
+from modelbuild.workspace.flags import MOST_JOBS
 from modelbuild.workspace.remote_address import GRPC, SCHEMES, Address, parse_address
 from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS, RemoteSettings, Security, Strategy
 from modelbuild.workspace.remote_strategy import check_places
@@ -27,6 +28,7 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         queue_notice=table.duration("queue_notice") or default.queue_notice,
         security=security,
         executor=read_address(table, "executor", GRPC),
+        jobs=table.count("jobs", MOST_JOBS) or default.jobs,
         python=table.line("python", "a command") or default.python,
         platform=_platform(table),
         gpus=_gpus(table),

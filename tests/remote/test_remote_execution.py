@@ -22,7 +22,7 @@ from modelbuild.code.distributions import Distributions
 from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import UsageError
-from modelbuild.execution.executor import ActionRequest, Outcome
+from modelbuild.execution.executor import ActionRequest, Outcome, RunHere
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.environment import PYTHON_OPTIONS
 from modelbuild.execution.isolation.kernel_choice import machine
@@ -240,7 +240,7 @@ def code(repository: Path) -> StepCode:
 
 def request(**changes: Any) -> ActionRequest:
     outputs = (Output("file", "x/f.bin"), Output("tree", "t", "tree"))
-    action = Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs, **changes)
+    action = replace(Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs), **changes)
     digest = hashlib.sha256(Path(modelbuild.step.__file__).read_bytes()).hexdigest()
     installed = Distributions(sys.path)
     contents = InstalledContents(installed, lambda path: FileEntry(digest_file(Path(path))))
@@ -467,14 +467,20 @@ class Places:
 )
 def test_where_an_action_runs(strategy: str, network: bool, asked: list[str]) -> None:
     places = Places(strategy)
-    places.mixed.run(request(network=network))
+    wanted = request(network=network)
+    places.mixed.run(wanted)
     assert places.asked == asked
+    assert places.mixed.runs_here(wanted.action) == (asked == ["local"])
 
 
 def test_a_worker_that_does_not_fit_is_named_and_the_action_runs_here() -> None:
     places = Places(problem=RemoteProblem("missing", "worker7 has torch 2.0, expected 2.14"))
-    for _ in range(5):
-        assert places.mixed.run(request()).problem == "ran"
+    for number in range(5):
+        wanted = request(id=f"//a:b#{number}")
+        with pytest.raises(RunHere):
+            places.mixed.run(wanted)
+        assert places.mixed.runs_here(wanted.action)
+        assert places.mixed.run(wanted).problem == "ran"
     assert places.asked == ["remote", "local"] * 5
     assert places.said == ["remote executor X: worker7 has torch 2.0, expected 2.14; running it here"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ upload = "ci-only"
 download = "all"
 timeout = 3
 queue_notice = 7
+jobs = 40
 tls_ca = "ca.pem"
 tls_cert = "/etc/me.pem"
 tls_key = "/etc/me.key"
@@ -91,7 +93,9 @@ def test_the_table(tmp_path: Path) -> None:
     security = Security(
         tmp_path / "ca.pem", Path("/etc/me.pem"), Path("/etc/me.key"), token_command=("login", "--print")
     )
-    assert settings == RemoteSettings(Address("grpcs", "cache.example:443", "team"), "ci-only", "all", 3, 7, security)
+    assert settings == RemoteSettings(
+        Address("grpcs", "cache.example:443", "team"), "ci-only", "all", 3, 7, security, jobs=40
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,7 @@ def test_the_table(tmp_path: Path) -> None:
         ('cache = "cache.example"', "2:1: 'cache': 'cache.example' is not the address of a remote"),
         ('upload = "allways"', "did you mean 'always'?"),
         ('download = "none"', 'expected one of "toplevel", "all", "minimal"'),
+        ("jobs = 0", "'jobs': expected"),
         ("timeout = 0", "'timeout': expected a duration from 1 s to 1000000 s, got 0"),
         ('queue_notice = "1 m"', "'queue_notice': expected a duration such as"),
         ('tls_cert = "x"', "expected 'tls_cert' and 'tls_key' together"),
@@ -136,6 +141,13 @@ def test_the_command_line_goes_before_the_file(
     assert (request.means.remote.cache and str(request.means.remote.cache)) == cache
     assert request.means.remote.download == download
     assert request.means.remote.upload == "ci-only"
+
+
+@pytest.mark.parametrize(("flags", "jobs"), [({}, 40), ({"remote_jobs": 7}, 7), ({"jobs": 3}, 40)])
+def test_jobs_of_the_remote_are_apart_from_jobs_here(tmp_path: Path, flags: dict[str, int], jobs: int) -> None:
+    request = make_request(load(tmp_path, WHOLE), tmp_path, ("...",), Flags(**flags))  # type: ignore[arg-type]
+    assert request.means.remote.jobs == jobs
+    assert request.means.jobs == flags.get("jobs", len(os.sched_getaffinity(0)))
 
 
 def test_a_token_does_not_travel_in_clear() -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from modelbuild.analysis.undeclared_reads import refused_reads
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
 from modelbuild.events import ActionProgress, ActionStarted, CacheUsed, GraphGrew, Reporter
-from modelbuild.execution.executor import ActionRequest, Executor, Outcome
+from modelbuild.execution.executor import ActionRequest, Executor, Outcome, RunHere
 from modelbuild.execution.keys import key_of, material_of
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.artifact_values import Values
@@ -29,7 +30,7 @@ from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.loop import Loop, Promise
 from modelbuild.execution.scheduling.lost_blobs import Keyed, Remaker
 from modelbuild.execution.scheduling.report import Report, Reports, named
-from modelbuild.execution.scheduling.slots import Key, Slots, machine
+from modelbuild.execution.scheduling.slots import Key, Slot, Slots, machine
 from modelbuild.execution.scheduling.start_order import StartOrder
 from modelbuild.store.interface import Store
 from modelbuild.store.lock import KeyLocks
@@ -49,7 +50,9 @@ _LONGEST_WAIT = 3600.0
 class SchedulingPolicy:
     """Options for running actions.
 
-    jobs        number of actions that run at the same time
+    jobs        number of actions that run on this machine at once, and share its resources
+    elsewhere   number of other actions that run at once
+    runs_here   returns whether an action will run on this machine; asked again after RunHere
     keep_going  whether actions start after another action failed
     lookups     number of concurrent cache lookups; a lookup reads and hashes, so two keep the disk busy
     afresh      ids of actions that run without a lookup
@@ -57,6 +60,8 @@ class SchedulingPolicy:
     """
 
     jobs: int = 1
+    elsewhere: int = 1
+    runs_here: Callable[[Action], bool] = lambda action: True
     keep_going: bool = False
     lookups: int = 2
     afresh: Collection[str] = ()
@@ -102,6 +107,7 @@ class Scheduler:
         self._lookup_threads: ThreadPoolExecutor
         self._lookups: Slots
         self._slots: Slots
+        self._remote_slots: Slots
 
     def build(self, wanted: Iterable[Artifact]) -> Report:
         """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised after
@@ -134,13 +140,14 @@ class Scheduler:
     def _drive(self, main: Callable[[], Coroutine[Any, None, T]]) -> T:
         policy = self._policy
         with (
-            ThreadPoolExecutor(policy.jobs, "action") as threads,
+            ThreadPoolExecutor(policy.jobs + policy.elsewhere, "action") as threads,
             ThreadPoolExecutor(policy.lookups, "lookup") as self._lookup_threads,
         ):
             self._loop = Loop(threads, self._grant)
             # More than threads: a thread has its next lookup before the loop has handled the last one.
             self._lookups = Slots(self._loop, _AHEAD * policy.lookups, self._key)
             self._slots = Slots(self._loop, policy.jobs, self._key, self._machine)
+            self._remote_slots = Slots(self._loop, policy.elsewhere, self._key, first=policy.jobs)
             try:
                 return self._loop.run(main())
             except BaseException:
@@ -152,11 +159,13 @@ class Scheduler:
     def _grant(self) -> None:
         """Start the first actions. A free slot waits for the lookups of preceding actions; otherwise each action of a
         program would wait for an action of another program."""
-        if self._slots.grant(after=self._lookups) and self._order is None:
+        waiting = [slots.grant(after=self._lookups) for slots in (self._slots, self._remote_slots)]
+        if any(waiting) and self._order is None:
             nodes = self._nodes.keys() - self._done
             self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
             self._lookups.sort()
             self._slots.sort()
+            self._remote_slots.sort()
         self._lookups.grant()
         if self._begun and len(self._nodes) > self._actions:
             _ = self.graph.dag  # imports networkx for expansions while the first actions run
@@ -304,7 +313,7 @@ class Scheduler:
         action = keyed.request.action
 
         async def attempt() -> tuple[Outcome, int] | None:
-            async with self._slots.slot(action.id, action.resources) as slot:
+            async with self._slot(action) as slot:
                 if self._stopped:
                     return None
                 self._begun.add(action.id)
@@ -314,7 +323,14 @@ class Scheduler:
                 self._stopped |= outcome.result is None and not self._policy.keep_going
                 return outcome, slot
 
+        with suppress(RunHere):
+            return await self._remaker.keeping(attempt)
         return await self._remaker.keeping(attempt)
+
+    def _slot(self, action: Action) -> Slot:
+        if self._policy.runs_here(action):
+            return self._slots.slot(action.id, action.resources)
+        return self._remote_slots.slot(action.id)
 
     def _execute(self, keyed: Keyed) -> Outcome:
         if self._running is None or keyed.request.action.id in self._policy.afresh:
@@ -353,8 +369,10 @@ class Scheduler:
 
     async def _run_again(self, request: ActionRequest) -> Outcome:
         """Run an action whose result turned out to be unusable."""
-        async with self._slots.slot(request.action.id, request.action.resources):
-            return await self._loop.call(lambda: self._executor.run(request))
+        with suppress(RunHere):
+            async with self._slot(request.action):
+                return await self._loop.call(lambda: self._executor.run(request))
+        return await self._run_again(request)
 
     async def _keeping(self, work: Callable[[], T]) -> T:
         async def call() -> T:

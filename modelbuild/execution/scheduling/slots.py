@@ -36,7 +36,7 @@ class Slot:
 
 
 class Slots:
-    """At most `number` slots, which share cores, memory and GPUs.
+    """At most `number` slots, with numbers from `first`, which share cores, memory and GPUs.
 
     Actions get slots in the order of `key`, and of arrival if the keys are equal. A later action may overtake if no
     earlier action waits for its resources: a waiting action reserves the free part of its needs. An action larger than
@@ -44,12 +44,14 @@ class Slots:
     that they are too few.
     """
 
-    def __init__(self, loop: Loop, number: int, key: Callable[[str], Key], total: Resources = NOTHING) -> None:
+    def __init__(
+        self, loop: Loop, number: int, key: Callable[[str], Key], total: Resources = NOTHING, first: int = 0
+    ) -> None:
         self._loop = loop
         self._key = key
         self._whole = _amounts(total)
         self._free = [number, *self._whole]
-        self._numbers = list(range(number))
+        self._numbers = list(range(first, first + number))
         self._arrivals = count()
         self._waiting: list[Slot] = []
         self._held: set[Slot] = set()

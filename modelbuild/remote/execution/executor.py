@@ -96,6 +96,7 @@ class RemoteExecutor:
         """Cancel running actions."""
         with self._lock:
             self._closed = True
+        self._queue.close()
         self._execution.close()
         self._client.close()
 

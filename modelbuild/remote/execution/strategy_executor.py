@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from modelbuild.execution.executor import ActionRequest, Executor, Outcome
+from modelbuild.actions import Action
+from modelbuild.execution.executor import ActionRequest, Executor, Outcome, RunHere
 from modelbuild.remote.cache.circuit_breaker import CircuitBreaker, CircuitOpen
 from modelbuild.remote.execution.executor import RemoteExecutor
 from modelbuild.remote.problems import RemoteProblem
@@ -28,26 +29,34 @@ class StrategyExecutor:
         self._strategy: Mapping[str, tuple[str, ...]] = dict(strategy)
         self._report = report
         self._reported: set[str] = set()
+        self._refused: set[str] = set()  # actions that no worker ran
         self._lock = threading.Lock()
         self._guard = CircuitBreaker(lambda why: None)
 
+    def runs_here(self, action: Action) -> bool:
+        """Return whether an action runs on this machine, as far as known."""
+        return action.id in self._refused or self._places(action)[0] == "local"
+
     def run(self, request: ActionRequest) -> Outcome:
         action = request.action
+        if self.runs_here(action):
+            return self._local.run(request)
+        try:
+            return self._guard.call(lambda: self._remote.run(request))
+        except CircuitOpen:
+            problem = f"remote executor {self._name} is paused after failures"
+        except RemoteProblem as error:
+            problem = f"remote executor {self._name}: {error}"
+            if "local" in self._places(action):
+                self._report_once(f"{problem}; running it here")
+        if "local" not in self._places(action):
+            return Outcome(None, problem)
+        self._refused.add(action.id)
+        raise RunHere
+
+    def _places(self, action: Action) -> tuple[str, ...]:
         others = ("local",) if action.network or action.device is not None else self._strategy.get("*", DEFAULT_PLACES)
-        places = self._strategy.get(action.mnemonic, others)
-        problem = ""
-        for place in places:
-            if place == "local":
-                return self._local.run(request)
-            try:
-                return self._guard.call(lambda: self._remote.run(request))
-            except CircuitOpen:
-                problem = problem or f"remote executor {self._name} is paused after failures"
-            except RemoteProblem as error:
-                problem = f"remote executor {self._name}: {error}"
-                if "local" in places:
-                    self._report_once(f"{problem}; running it here")
-        return Outcome(None, problem)
+        return self._strategy.get(action.mnemonic, others)
 
     def close(self) -> None:
         self._remote.close()

@@ -12,6 +12,7 @@ import pytest
 
 from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import (
+    Action,
     ActionResult,
     Artifact,
     DerivedArtifact,
@@ -26,8 +27,8 @@ from modelbuild.actions import (
 from modelbuild.api.context import Expander
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import BuildError
-from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew, Notice
-from modelbuild.execution.executor import ActionRequest, Outcome
+from modelbuild.events import ActionFinished, ActionStarted, CacheUsed, Event, GraphGrew, Notice
+from modelbuild.execution.executor import ActionRequest, Outcome, RunHere
 from modelbuild.execution.resolver import Resolver
 from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.report import Report
@@ -153,6 +154,8 @@ class MemoryWorkspace:
         estimates: Estimates = lambda names: {},
         ready: int = 0,
         on_event: Callable[[Event], None] = lambda event: None,
+        elsewhere: int = 1,
+        runs_here: Callable[[Action], bool] = lambda action: True,
     ) -> tuple[Report, Fake, Recorder, Scheduler]:
         """`ready`: the number of actions that must be ready before the first may end."""
         graph, recorder = ActionGraph(), Recorder(on_event)
@@ -166,7 +169,7 @@ class MemoryWorkspace:
             self.source,
             fake,
             recorder,
-            SchedulingPolicy(jobs, keep_going, estimates=estimates),
+            SchedulingPolicy(jobs, elsewhere, runs_here, keep_going, estimates=estimates),
         )
         return scheduler.build(wanted), fake, recorder, scheduler
 
@@ -542,3 +545,53 @@ def test_facts_that_decide_no_output_are_not_in_the_key(workspace: MemoryWorkspa
     workspace.files["f"] = b"one"
     assert len(workspace.build(declare(False))[1].ran) == 1
     assert workspace.build(declare(True))[1].ran == []
+
+
+def test_actions_elsewhere_take_no_resources_of_this_machine(workspace: MemoryWorkspace) -> None:
+    workspace.files |= {"f": b"one", "g": b"two"}
+
+    def two_large(on: Expander) -> list[Artifact]:
+        large = Resources(memory=1 << 60, gpu=1)
+        return [
+            on.action("a", step="slow", outputs=OUT, inputs={"in": SourceArtifact(name)}, name=name, resources=large)[
+                "out"
+            ]
+            for name in ("f", "g")
+        ]
+
+    # Both must be there at once: the step waits for the other one.
+    report, fake, recorder, _ = workspace.build(two_large, jobs=1, elsewhere=2, runs_here=lambda action: False)
+    assert not report.failed
+    assert not fake.both.broken
+    assert {each.worker for each in recorder.events if isinstance(each, ActionStarted)} == {1, 2}
+
+
+def test_an_action_that_no_worker_ran_waits_for_a_slot_here(workspace: MemoryWorkspace) -> None:
+    refused: set[str] = set()
+    workspace.files |= {name: name.encode() for name in "fgh"}
+
+    def three(on: Expander) -> list[Artifact]:
+        return [act(on, name, "copy", SourceArtifact(name)) for name in "fgh"]
+
+    def run(self: Fake, request: ActionRequest) -> Outcome:
+        if request.action.id not in refused:
+            refused.add(request.action.id)
+            raise RunHere
+        with self.lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        outcome = plain(self, request)
+        with self.lock:
+            self.running -= 1
+        return outcome
+
+    plain = Fake.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fake, "run", run)
+        report, fake, recorder, _ = workspace.build(
+            three, jobs=1, elsewhere=3, runs_here=lambda action: action.id in refused
+        )
+    assert not report.failed
+    assert sorted(fake.ran) == ["//m:x#f", "//m:x#g", "//m:x#h"]
+    assert fake.most == 1
+    assert len(recorder.ended("ran")) == 3
