@@ -355,6 +355,26 @@ def test_an_action_that_reaches_its_limit_on_a_worker_fails_and_does_not_run_her
     assert (outcome.result, outcome.problem) == (None, "took longer than 30 min (--action-timeout)")
 
 
+@pytest.mark.parametrize("report", ['{"end": "done"}', '{"end": "failed"}', "1", '{"end": []}'])
+def test_a_report_that_lacks_parts_is_the_workers_fault(
+    code: StepCode, local: Any, monkeypatch: pytest.MonkeyPatch, report: str
+) -> None:
+    blobs, result = {}, message("ActionResult")()
+    for path, text in (("report", report), ("ended", "{}")):
+        digest = Digest(hashlib.sha256(text.encode()).hexdigest(), len(text))
+        blobs[digest] = text.encode()
+        file = result.output_files.add(path=path)
+        file.digest.hash, file.digest.size_bytes = digest.hash, digest.size
+    answer = SimpleNamespace(result=result, cached_result=False)
+    service: Any = SimpleNamespace(execute=lambda *_: answer, close=lambda: None)
+    client: Any = SimpleNamespace(read_all=lambda digests: {each: blobs[each] for each in digests})
+    queue = QueueWatch("farm", 60.0, lambda text: None)
+    executor = RemoteExecutor(service, client, local, local, Workers(code, "python3", {}), queue)
+    monkeypatch.setattr(executor, "_send", lambda described: None)
+    with pytest.raises(RemoteProblem, match="sent no report"):
+        executor.run(request())
+
+
 def test_a_worker_ends_an_action_at_its_limit(place: Any, any_farm: Any) -> None:
     there = place("there")
     there.write({"tools/rules/steps/checksums.py": "import time\n\n\ndef run(step):\n    time.sleep(60)\n"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ class RemoteExecutor:
             outputs, reports = outputs_of(request, result, self._client.read_all)
         except (ValueError, KeyError) as error:
             raise RemoteProblem("wrong", f"{worker}: {error}") from None
-        texts = {name: self._text(digest) for name, digest in reports.items()}
+        texts = self._texts(reports)
         if result.exit_code == TOOLCHAIN:
             raise RemoteProblem("missing", f"{worker} has {self._printed(result)}")
         if result.exit_code not in (0, 1) or "ended" not in texts:
@@ -136,7 +136,10 @@ class RemoteExecutor:
             raise RemoteProblem("wrong", f"{worker} sent no report") from None
         stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))
         report = texts.get("report", b"").decode(errors="replace")
-        problem = failure_message(request, ended, report)
+        try:
+            problem = failure_message(request, ended, report)
+        except (KeyError, TypeError):
+            raise RemoteProblem("wrong", f"{worker} sent no report") from None
         lacking = [output for output in request.action.outputs if output.name not in dict(outputs)]
         if lacking and not problem:
             problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"
@@ -151,11 +154,16 @@ class RemoteExecutor:
         except MissingBlob as error:
             raise RemoteProblem("missing", f"an output is missing: {error.digest}") from None
 
-    def _text(self, digest: Digest) -> bytes:
-        if digest.size > _MAX_REPORT:
-            raise RemoteProblem("wrong", f"{digest.size} bytes of report")
-        self._fetch([digest])
-        return self._local.read_bytes(digest)
+    def _texts(self, digests: Mapping[str, Digest]) -> dict[str, bytes]:
+        """Return the contents of reports by their names."""
+        for digest in digests.values():
+            if digest.size > _MAX_REPORT:
+                raise RemoteProblem("wrong", f"{digest.size} bytes of report")
+        found = self._client.read_all(digests.values())
+        for digest in digests.values():
+            if digest not in found:
+                raise RemoteProblem("missing", f"a report is missing: {digest}")
+        return {name: found[digest] for name, digest in digests.items()}
 
     def _kept(self, text: bytes) -> Digest | None:
         return self._local.put_bytes(text) if text else None
@@ -164,7 +172,8 @@ class RemoteExecutor:
         """Return the command's own output, as one line."""
         raw: bytes = result.stderr_raw
         if not raw and result.stderr_digest.size_bytes:
-            raw = self._text(Digest(result.stderr_digest.hash, result.stderr_digest.size_bytes))
+            stderr = Digest(result.stderr_digest.hash, result.stderr_digest.size_bytes)
+            raw = self._texts({"stderr": stderr})["stderr"]
         return " ".join(raw.decode(errors="replace").split())[-300:]
 
 
