@@ -61,6 +61,14 @@ class Workers:
     python: str
     platform: Mapping[str, str]
     toolchains: Mapping[str, str] = field(default_factory=dict)
+    _contents: dict[Path, tuple[Digest, bytes]] = field(default_factory=dict, compare=False)
+
+    def content(self, file: Path) -> tuple[Digest, bytes]:
+        """Return a module's digest and content, which is read once."""
+        if file not in self._contents:
+            data = file.read_bytes()
+            self._contents[file] = digest_bytes(data), data
+        return self._contents[file]
 
 
 def describe(request: ActionRequest, workers: Workers) -> RemoteAction:
@@ -85,7 +93,8 @@ def describe(request: ActionRequest, workers: Workers) -> RemoteAction:
         **dict(workers.code.closure(ENTRY)),
         **dict(workers.code.closure(*request.action.modules)),
     }.items():
-        digest = _add(file.read_bytes(), blobs)
+        digest, data = workers.content(file)
+        blobs[digest] = data
         if digest.hash != request.modules.get(name, digest.hash):
             raise SourceChanged(changed(name))
         files[_code_path(name, file)] = FileEntry(digest)
