@@ -58,10 +58,10 @@ class Counted:
 
 
 @contextmanager
-def casd(folder: Path) -> Iterator[str]:
+def casd(folder: Path, *options: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = subprocess.Popen([CASD, f"--bind=127.0.0.1:{port}", "--log-level=error", folder])
+    process = subprocess.Popen([CASD, f"--bind=127.0.0.1:{port}", "--log-level=error", *options, folder])
     try:
         while True:
             with socket.socket() as probe:
