@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from modelbuild.affected import git
 from modelbuild.affected.affected import Affected, affected
 from modelbuild.labels import Label
 
@@ -105,6 +106,18 @@ def test_several_files_and_an_executable_bit(compared: Repository) -> None:
     compared.repository.write({"b/three.txt": "3"})
     (compared.repository.root / "a/m.py").chmod(0o755)
     assert compared.labels() == {"//b:alone", "//a:py", "//a:chosen"}
+
+
+def test_more_unchanged_files_than_links_to_one_file(compared: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git, "_MOST_LINKS", 2)
+    compared.repository.write({"b/two.txt": "2"})
+    assert compared.labels() == TOUCHED["b/two.txt"]
+    folder = compared.repository.top.parent / "base"
+    folder.mkdir()
+    root = git.lay_out(git.find_change(compared.repository.root, "HEAD"), folder)
+    unchanged = [root / path for path in ("README.md", "a/x.txt", "b/one.txt", "b/three.txt")]
+    assert {path.stat().st_size for path in unchanged} == {0}
+    assert max(path.stat().st_nlink for path in unchanged) == 2
 
 
 def test_a_file_that_git_ignores_counts_as_changed(compared: Repository) -> None:
