@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -72,3 +72,10 @@ def example(name: str) -> Tensor:
     torch.manual_seed(1)
     model = MODELS[name]
     return torch.randint(model.vocabulary, model.shape) if model.vocabulary else torch.randn(model.shape)
+
+
+def inputs(name: str) -> Iterator[dict[str, Tensor]]:
+    """Yield inputs that show the ranges of activations."""
+    torch.manual_seed(2)
+    for _ in range(8):
+        yield {"x": torch.randn(MODELS[name].shape)}

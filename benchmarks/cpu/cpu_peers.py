@@ -1,13 +1,17 @@
 """Time models on the CPU side by side: programs of modelbuild, ONNX Runtime, OpenVINO, eager mode and torch.compile.
 
     pip install --no-deps --require-hashes --target build/cpu-peers --requirement benchmarks/tools/cpu.lock
-    python benchmarks/cpu/cpu_peers.py [--stack xnnpack] [--threads 2] [--turns 5] [--folder build/cpu] [MODEL...]
+    python benchmarks/cpu/cpu_peers.py [--stack xnnpack] [--threads 2] [--turns 5] [--folder FOLDER] [--int8] [MODEL...]
 
 A MODEL is one of cpu_models.py. Each way is a process with as many threads, which takes turns with the others: a turn
 lasts about a second, or three calls, while the other processes are stopped, since idle threads of some runtimes wait
 for work in a loop. A figure is the median of all turns' medians. Times are of a call with the input and the output in
 memory; all compute in float32. A way whose output differs from eager mode's by more than a thousandth of its greatest
 value has no figure.
+
+With --int8, each model is also quantized to 8 bits by static ranges of the same eight inputs: by modelbuild, and for
+both other runtimes by ONNX Runtime's quantization tools (with ranges for each channel of weights). torch's figures
+remain those of float32. The last column is the mean error of each, in parts of the mean absolute value.
 """
 
 from __future__ import annotations
@@ -36,6 +40,24 @@ WAYS = ("modelbuild", "onnxruntime", "openvino", "eager", "compile")
 OTHERS = ("onnxruntime", "openvino")
 SECONDS = 1.0
 
+INT8 = """
+[[dataset]]
+name = "{name}_inputs"
+generator = "cpu_models.py:inputs"
+kwargs = {{ name = "{name}" }}
+
+[[quantized_model]]
+name = "{name}_int8_model"
+model = ":{name}_model"
+recipe = {{ type = "xnnpack" }}
+calibration = ":{name}_inputs"
+
+[[pte_program]]
+name = "{name}_int8"
+model = ":{name}_int8_model"
+stack = {stack}
+"""
+
 PROGRAM = """
 [[torch_model]]
 name = "{name}_model"
@@ -50,7 +72,7 @@ stack = {stack}
 """
 
 
-def build(folder: Path, stack: Sequence[str], names: Sequence[str]) -> None:
+def build(folder: Path, stack: Sequence[str], names: Sequence[str], int8: bool) -> None:
     """Build the programs, and write each model as ONNX, its input, and its output in eager mode."""
     import torch
     from cpu_models import MODELS, example, make
@@ -64,9 +86,10 @@ def build(folder: Path, stack: Sequence[str], names: Sequence[str]) -> None:
         ids = f'dtype = "int64", range = [0, {model.vocabulary - 1}]'
         dtype = ids if model.vocabulary else 'dtype = "float32"'
         declared.append(PROGRAM.format(name=name, shape=list(model.shape), dtype=dtype, stack=json.dumps(stack)))
+        declared.append(INT8.format(name=name, stack=json.dumps(stack)) if int8 else "")
     (folder / "BUILD.toml").write_text("\n".join(declared))
     command = [sys.executable, "-m", "modelbuild", "-C", folder, "build", "--keep-going"]
-    subprocess.run([*command, *(f"//:{name}" for name in names)], check=True)
+    subprocess.run([*command, *(f"//:{name}{'_int8' * int8}" for name in names)], check=True)
     (folder / "expected").mkdir(exist_ok=True)
     for name in names:
         x = example(name)
@@ -75,16 +98,40 @@ def build(folder: Path, stack: Sequence[str], names: Sequence[str]) -> None:
         exported = torch.onnx.export(make(name), (x,), dynamo=True, optimize=True, verbose=False)
         assert exported is not None
         exported.save(folder / f"{name}.onnx")
+        if int8:
+            quantize(folder, name)
 
 
-def compare(folder: Path, threads: int, turns: int, names: Sequence[str]) -> None:
+def quantize(folder: Path, name: str) -> None:
+    """Quantize an ONNX model to 8 bits: unsigned activations, with which ONNX Runtime is three times as fast here."""
+    from cpu_models import inputs
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._left = inputs(name)
+
+        def get_next(self) -> dict[str, Any] | None:
+            found = next(self._left, None)
+            return None if found is None else {"x": found["x"].numpy()}
+
+    unsigned = quantization.QuantType.QUInt8
+    prepared_file = folder / f"{name}.prepared.onnx"
+    quant_pre_process(folder / f"{name}.onnx", prepared_file)
+    quantization.quantize_static(
+        prepared_file, folder / f"{name}_int8.onnx", Reader(), per_channel=True, activation_type=unsigned
+    )
+
+
+def compare(folder: Path, threads: int, turns: int, names: Sequence[str], int8: bool) -> None:
     """Print a line for each model, and the geometric means."""
     print(f"{processor()}, {threads} threads; {', '.join(versions())}")
-    print(f"| model | {' | '.join(WAYS)} | to the best runtime | to torch's best |")
-    print("| --- " * (len(WAYS) + 3) + "|")
+    print(f"| model | {' | '.join(WAYS)} | to the best runtime | to torch's best |{' errors |' * int8}")
+    print("| --- " * (len(WAYS) + 3 + int8) + "|")
     ratios: list[tuple[float, float]] = []
     for name in names:
-        line, found = row(folder, threads, turns, name)
+        line, found = row(folder, threads, turns, name, int8)
         ratios.append(found)
         print(line, flush=True)
     for each in zip(*ratios, strict=True):
@@ -92,15 +139,17 @@ def compare(folder: Path, threads: int, turns: int, names: Sequence[str]) -> Non
         print(f"geometric mean of {len(known)}: {statistics.geometric_mean(known):.2f}")
 
 
-def row(folder: Path, threads: int, turns: int, name: str) -> tuple[str, tuple[float, float]]:
+def row(folder: Path, threads: int, turns: int, name: str, int8: bool) -> tuple[str, tuple[float, float]]:
     """Return a model's line, and the ratios to the best of the other runtimes and of torch."""
-    processes = {way: start(folder, threads, name, way) for way in WAYS}
+    processes = {way: start(folder, threads, name, way, int8) for way in WAYS}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
-    problems = []
+    problems, errors = [], []
     try:
         for way, process in processes.items():
-            if problem := answer(process).get("problem"):
-                problems.append(f"{way}: {problem}")
+            said = answer(process)
+            errors += [f"{said['error']:.3f}"] if int8 and way in ("modelbuild", *OTHERS) and "error" in said else []
+            if said.get("problem"):
+                problems.append(f"{way}: {said['problem']}")
         for process in processes.values():
             process.send_signal(signal.SIGSTOP)
         for _ in range(turns):
@@ -120,16 +169,20 @@ def row(folder: Path, threads: int, turns: int, name: str) -> tuple[str, tuple[f
     least = lambda ways: min((middle[way] for way in ways if times[way]), default=math.nan)  # noqa: E731
     ratios = middle["modelbuild"] / least(OTHERS), middle["modelbuild"] / least(("eager", "compile"))
     cells = [*(f"{middle[way]:.1f}" for way in WAYS), *(f"{ratio:.2f}" for ratio in ratios)]
+    cells += [", ".join(errors)] if int8 else []
     return f"| {name} | {' | '.join(cells)} | {'; '.join(problems)}", ratios
 
 
-def start(folder: Path, threads: int, name: str, way: str) -> subprocess.Popen[str]:
+def start(folder: Path, threads: int, name: str, way: str, int8: bool) -> subprocess.Popen[str]:
     """Start a process that prepares a model, answers, and then answers each line with the time of a call."""
     log = (folder / f"{name}.{way}.log").open("w")
     numbers = {variable: str(threads) for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     paths = {"PYTHONPATH": str(PEERS)} if way in OTHERS else {}
     return subprocess.Popen(
-        [sys.executable, __file__, "--way", way, "--threads", str(threads), "--folder", str(folder), name],
+        [
+            *(sys.executable, __file__, "--way", way, "--threads", str(threads), "--folder", str(folder), name),
+            *(["--int8"] if int8 else []),
+        ],
         env={**os.environ, **numbers, **paths},
         text=True,
         stdin=subprocess.PIPE,
@@ -148,17 +201,19 @@ def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
 # -- in a process of a way ------------------------------------------------------------------------------------------
 
 
-def serve(folder: Path, threads: int, name: str, way: str) -> None:
+def serve(folder: Path, threads: int, name: str, way: str, int8: bool) -> None:
     """Answer that the model is ready, or the problem; then each line with the median milliseconds of a call."""
     answers = os.fdopen(os.dup(1), "w")  # what libraries print goes to the log
     os.dup2(2, 1)
     given = np.load(folder / f"expected/{name}.npz")
     x, y = given["x"], given["y"]
-    call = prepared(folder, threads, name, way, x)
+    quantized = int8 and way in ("modelbuild", *OTHERS)
+    call = prepared(folder, threads, f"{name}_int8" if quantized else name, way, x)
     found, problem = np.asarray(call()), ""
-    if found.shape != y.shape or not np.abs(found - y).max() <= np.abs(y).max() / 1000:
+    if found.shape != y.shape or not (quantized or np.abs(found - y).max() <= np.abs(y).max() / 1000):
         problem = "other results than eager mode's"
-    print(json.dumps({"problem": problem}), file=answers, flush=True)
+    error = float(np.abs(found - y).mean() / np.abs(y).mean()) if not problem else math.nan
+    print(json.dumps({"problem": problem, "error": error}), file=answers, flush=True)
     if problem:
         return
     began = time.perf_counter()
@@ -225,18 +280,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build/cpu")
+    parser.add_argument("--int8", action="store_true")
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("models", nargs="*", metavar="MODEL")
     given = parser.parse_args()
     if given.way:
-        serve(given.folder, given.threads, given.models[0], given.way)
+        serve(given.folder, given.threads, given.models[0], given.way, given.int8)
         return
     sys.path.append(str(PEERS))
     from cpu_models import MODELS
 
     names = given.models or list(MODELS)
-    build(given.folder.resolve(), given.stack, names)
-    compare(given.folder.resolve(), given.threads, given.turns, names)
+    build(given.folder.resolve(), given.stack, names, given.int8)
+    compare(given.folder.resolve(), given.threads, given.turns, names, given.int8)
 
 
 if __name__ == "__main__":
