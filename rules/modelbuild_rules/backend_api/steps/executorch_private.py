@@ -22,6 +22,7 @@ PRIVATE = (
     "executorch.exir.passes.dim_order_ops_registry:get_memory_format",
     "executorch.exir.passes.memory_format_ops_pass:get_dim_order",
     "executorch.exir.passes.replace_view_copy_with_view_pass:dim_order_from_stride",
+    "executorch.exir.passes.scalar_to_tensor_pass:ScalarToTensorPass.call_operator",
     "executorch.exir.program._program:edge_to_executorch_passes",
     "executorch.exir.tensor:dim_order_from_stride",
     # Called.

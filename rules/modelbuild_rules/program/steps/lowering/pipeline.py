@@ -34,7 +34,12 @@ from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, de
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
 from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
 from modelbuild_rules.program.steps.lowering.patches.distinct import distinct_bounded
-from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
+from modelbuild_rules.program.steps.lowering.patches.passes import (
+    one_fake_mode,
+    passes_shown,
+    register_slice_copy,
+    typed_numbers,
+)
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes, restore_ranges
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
@@ -259,6 +264,7 @@ class StackLowering:
             computed_once(),
             other_orders_row_major(),
             one_fake_mode(self.program),
+            typed_numbers(),
         ):
             self.edge = to_edge_transform_and_lower(self.program, passes, self.partitioners, compile_config=config)
         if not self.stack.backends:
