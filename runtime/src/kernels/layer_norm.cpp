@@ -43,9 +43,12 @@ struct Normalizing {
       const float* x = input + row * width;
       float* y = out + row * width;
       const float mean = sum_of(width, [&](std::int64_t i) { return x[i]; }) / count;
-      const float squares = sum_of(width, [&](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+      // The digits that the mean lacks matter if it is much greater than the deviation.
+      const float rest = sum_of(width, [&](std::int64_t i) { return x[i] - mean; }) / count;
+      const auto centered = [&](std::int64_t i) { return x[i] - mean - rest; };
+      const float squares = sum_of(width, [&](std::int64_t i) { return centered(i) * centered(i); });
       const float reciprocal = 1 / std::sqrt(squares / count + eps);
-      for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * reciprocal;
+      for (std::int64_t i = 0; i < width; ++i) y[i] = centered(i) * reciprocal;
       if (weight != nullptr) {
         for (std::int64_t i = 0; i < width; ++i) y[i] *= weight[i];
       }
