@@ -156,8 +156,70 @@ def _checked(x: Tensor) -> Tensor:
 form("full of a constant", lambda x: x * torch.full((3, 1), STRIDES[1]), (n(3, 4),))
 form("layer_norm great mean", lambda x: F.layer_norm(x, (19,)), (30 + n(4, 19),))
 form("layer_norm great mean half", lambda x: F.layer_norm(x, (19,)), (30 + n(4, 19).half(),))
-form("group_norm great mean", lambda x: F.group_norm(x, 2), (30 + n(2, 6, 5, 7),))
-form("instance_norm great mean", F.instance_norm, (30 + n(2, 6, 5, 7),))
+for mean, scale, dtype in (
+    (200, 0.5, torch.float32),
+    (100, 1, HALF),
+    (2000, 1, torch.bfloat16),
+    (1e5, 1, torch.float64),
+):
+    given = ((mean + scale * n(4, 6, 40)).to(dtype), (mean - scale * n(4, 6, 40, seed=1)).to(dtype))
+    for name, made in {
+        "group_norm": lambda x: F.group_norm(x, 2),
+        "instance_norm": F.instance_norm,
+        "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+        "var": lambda x: (x.var(-1), x.var((0, 2), correction=0, keepdim=True)),
+        "std_mean": lambda x: torch.std_mean(x, 1),
+        "var_mean": lambda x: torch.var_mean(x, (0, 2)),
+    }.items():
+        form(f"{name} mean {mean} {str(dtype)[6:]}", made, *((each,) for each in given))
+form("var of great numbers", lambda x: (x * 1e20).std(1) / 1e20, (n(2, 40),))
+form("var of small numbers", lambda x: (x * 1e-24).std(1) * 1e24, (n(2, 40),))
+
+# Sums of many numbers, and numbers that float32 has not.
+for dtype in (HALF, torch.bfloat16):
+    form(f"linear deep {str(dtype)[6:]}", F.linear, (n(3, 4096).to(dtype), (n(5, 4096) / 64).to(dtype), n(5).to(dtype)))
+    form(
+        f"many products {str(dtype)[6:]}",
+        lambda x, w: (F.conv2d(x, w, padding=1), F.conv_transpose2d(x[:, :4], w)),
+        (n(1, 256, 6, 6).to(dtype), (n(4, 256, 3, 3) / 48).to(dtype)),
+    )
+    form(
+        f"many terms {str(dtype)[6:]}",
+        lambda x: (x.cumsum(1), torch.zeros_like(x).scatter_add(1, torch.zeros(2, 900, dtype=torch.int64), x)),
+        (n(2, 900).to(dtype),),
+    )
+    form(
+        f"pool of great numbers {str(dtype)[6:]}", lambda x: F.avg_pool2d(x, 16), ((2000 + n(1, 3, 32, 32)).to(dtype),)
+    )
+    form(
+        f"number as divisor {str(dtype)[6:]}",
+        lambda x: (x % 0.7, torch.fmod(x, 0.7), torch.div(x, 0.7, rounding_mode="trunc"), x // 0.7),
+        ((500 * n(30)).to(dtype),),
+    )
+form(
+    "digits of float64",
+    lambda x: (x + 1.001, x.sum(1), x.logsumexp(1), F.layer_norm(x, (40,)), F.cosine_similarity(x, x.flip(0))),
+    (n(4, 40, dtype=torch.float64) + 0.1,),
+)
+LONG = t(2**53 + 1, -(2**53) - 1, 2**62 + 1, 3037000501, -70000, 3, -7, 0, 1, -1)
+for dtype in (torch.int64, torch.int32, torch.int16, BYTE, torch.uint8):
+    given = (LONG.to(dtype), t(2, 3, 5, 7, 63, 64, 65, 1, 0, 2).to(dtype))
+    form(f"powers of {str(dtype)[6:]}", lambda x, k: (x**2, x**3, x.square(), x**0, x**k, 3**k), given)
+    form(
+        f"divisions of {str(dtype)[6:]}",
+        lambda x, k: (
+            *(x % 7, torch.fmod(x, 7), torch.fmod(x, k + (k == 0)), x // 7),
+            *(torch.div(x, each, rounding_mode="trunc") for each in (7, k + (k == 0))),
+        ),
+        given,
+    )
+    form(
+        f"sums of {str(dtype)[6:]}",
+        lambda x, k: (x.sum(0), x.sum(0, dtype=x.dtype), torch.stack([x, k]).sum(1), x.unfold(0, 3, 2).sum(-1)),
+        given,
+    )
+    form(f"rounding of {str(dtype)[6:]}", lambda x, k: (x.floor(), x.ceil(), x.round(), x.trunc()), given)
+form("powers of negative exponents", torch.pow, (t(1, -1, -1, 2, 0, 3), t(-2, -3, -2, -1, 4, -1)))
 form("var great mean", lambda x: (x.var(-1), x.std(0)), (30 + n(4, 19),))
 form("late check", lambda x, w: _checked(x @ w), (n(3, 4),), own=[n(4, 4)])
 form("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), (n(4, 8) * 3,))

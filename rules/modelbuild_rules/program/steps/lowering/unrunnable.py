@@ -3,6 +3,7 @@ backend gets any nodes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,11 +99,16 @@ class Unrunnable:
 
     def unfit(self, tried: set[Any]) -> Unfit:
         """Return the nodes for which the program must be rewritten. In branches of control flow, only operators with
-        forms are rewritten. `tried` gets the names of these nodes: no node is tried twice."""
+        forms are rewritten. `tried` gets the names of these nodes, with the numbers of their operators: nodes are tried
+        again only if fewer are left, as of an operator whose form contains others with it."""
         found = []
+        keys = {
+            fact.name: (fact.origin or self._nodes[fact.name].name, fact.op, "." in fact.name) for fact in self._left
+        }
+        numbers = Counter(keys.values())
         for fact in self._left:
             node = self._nodes[fact.name]
-            key = fact.origin or node.name, str(node.target), "." in fact.name
+            key = keys[fact.name], numbers[keys[fact.name]]
             if key not in tried and (fact.name in self._formed or self._fails(fact.name, node)):
                 found.append((fact.name, node))
                 tried.add(key)
