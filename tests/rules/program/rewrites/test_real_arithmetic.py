@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -105,6 +106,25 @@ def check(module: nn.Module, *given: Tensor, tolerance: float = 1e-5) -> None:
 def test_operators_equal_their_form_of_pairs(table: str) -> None:
     torch.manual_seed(0)
     check(Each(TABLES[table]), torch.randn(3, 5, 2), torch.rand(3, 5) + 0.1)
+
+
+EXTREME = [1e-25 - 2e-25j, -3e25 + 1e25j, 0, -4 + 0j, complex(-4, -0.0), 2e38 + 1e30j, 1e-30 + 1e20j]
+ENDLESS = [complex(math.inf, 1), complex(-math.inf, 1), complex(2, -math.inf), complex(math.nan, 1)]
+ENDLESS += [complex(math.inf, math.nan), complex(math.nan, math.inf), complex(-math.inf, math.inf)]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["abs", "angle", "log", "sqrt", "reciprocal", "divided"])
+def test_great_small_and_infinite_numbers(name: str, kind: torch.dtype) -> None:
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            z = torch.view_as_complex(x)
+            made = torch.full(z.shape, 1 + 2j) / z if name == "divided" else getattr(z, name)()
+            return torch.view_as_real(made) if made.is_complex() else made
+
+    x = torch.view_as_real(torch.tensor(EXTREME + ENDLESS).to(torch.promote_types(kind, torch.complex32)))
+    made, expected = rewritten(Net(), x).module()(x), Net()(x)
+    torch.testing.assert_close(made, expected, rtol=1e-6, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 400, 512, 1024, 1031, 2062, 4096])
