@@ -14,7 +14,10 @@ from torch.export import Dim, ExportedProgram
 from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import between, from_real, to_real
-from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
+    has_complex_numbers,
+    in_real_arithmetic,
+)
 
 Operators = dict[str, Callable[[Tensor, Tensor], Tensor]]
 
@@ -209,9 +212,19 @@ def test_a_complex_buffer_is_stored_as_pairs() -> None:
     check(net, x)
 
 
-def test_a_program_without_complex_numbers_is_unchanged() -> None:
-    program = torch.export.export(nn.Linear(4, 4), (torch.randn(2, 4),))
-    assert in_real_arithmetic(program) is program
+def test_a_program_without_complex_numbers_has_none() -> None:
+    assert not has_complex_numbers(torch.export.export(nn.Linear(4, 4), (torch.randn(2, 4),)))
+
+
+def test_complex_numbers_in_a_branch_are_an_error() -> None:
+    class Branched(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 0, lambda x: torch.view_as_complex(x).abs(), lambda x: x[..., 0] * 1, (x,))
+
+    program = torch.export.export(Branched(), (torch.randn(3, 2),))
+    assert has_complex_numbers(program)
+    with pytest.raises(StepError, match="complex numbers in a branch of control flow; expected real numbers there"):
+        in_real_arithmetic(program)
 
 
 def test_rewritten_nodes_have_the_origin_of_their_node() -> None:

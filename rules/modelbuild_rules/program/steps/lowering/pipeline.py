@@ -38,7 +38,7 @@ from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes, restore_ranges
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
-    has_complex_scalars,
+    has_complex_numbers,
     in_real_arithmetic,
 )
 from modelbuild_rules.program.steps.lowering.rewrites.constants import fold_constants, has_constant_nodes
@@ -84,11 +84,7 @@ EXPORTED = (
         lambda lowering: has_recurrent_nets(lowering.program),
         lambda lowering: keep_loops(lowering.program, lowering.stack.unrolls),
     ),
-    Pass(
-        "complex numbers",
-        lambda lowering: lowering.stack.real_arithmetic,
-        lambda lowering: in_real_arithmetic(lowering.program),
-    ),
+    _of_program("complex numbers", has_complex_numbers, in_real_arithmetic),
     Pass(
         "constants",
         lambda lowering: has_constant_nodes(lowering.program, doubles=lowering.stack.generates_code),
@@ -102,11 +98,6 @@ EXPORTED = (
     ),
 )
 REPEATED = (
-    Pass(
-        "complex numbers",
-        lambda lowering: lowering.unfit.complex or has_complex_scalars(lowering.program),
-        lambda lowering: in_real_arithmetic(lowering.program),
-    ),
     Pass(
         "convolutions of volumes",
         lambda lowering: lowering.unfit.volumes,
