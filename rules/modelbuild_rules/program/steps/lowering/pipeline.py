@@ -32,7 +32,11 @@ from modelbuild_rules.operators.steps import factorization_shapes
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
-from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
+from modelbuild_rules.program.steps.lowering.patches.dim_order import (
+    dynamic_empty,
+    other_orders_row_major,
+    unknown_sizes_ordered,
+)
 from modelbuild_rules.program.steps.lowering.patches.distinct import distinct_bounded
 from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
@@ -249,6 +253,7 @@ class StackLowering:
             without_repetition(),
             computed_once(),
             other_orders_row_major(),
+            dynamic_empty(),
             one_fake_mode(self.program),
         ):
             self.edge = to_edge_transform_and_lower(self.program, passes, self.partitioners, compile_config=config)
