@@ -81,13 +81,14 @@ def _of_program(name: str, applies: Callable[[Any], Any], run: Callable[[Any], A
 
 
 EXPORTED = (
-    _of_program("nonzero", has_nonzero, correct_nonzero),
-    _of_program("operators that have equivalents", has_equivalents, with_equivalents),
+    # The other rewrites would unroll recurrent nets.
     Pass(
         "recurrent nets",
         lambda lowering: has_recurrent_nets(lowering.program),
         lambda lowering: keep_loops(lowering.program, lowering.stack.unrolls),
     ),
+    _of_program("nonzero", has_nonzero, correct_nonzero),
+    _of_program("operators that have equivalents", has_equivalents, with_equivalents),
     _of_program("complex numbers", has_complex_numbers, in_real_arithmetic),
     Pass(
         "constants",
