@@ -62,6 +62,21 @@ class Cut(nn.Module):
         return (nn.functional.pad(x * 2, (-1, -1)) * 2,)
 
 
+class Sums(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sum(1), x.cumsum(1)
+
+
+@pytest.mark.parametrize("net", [Sums(), nn.Sequential(Filled())], ids=["sums", "empty"])
+def test_a_dynamic_size_of_two_values_stays_dynamic(net: nn.Module, tmp_path: Path) -> None:
+    sizes = ({0: Dim("n", min=1, max=2)},)
+    exported = torch.export.export(net, (torch.randn(2, 6),), dynamic_shapes=sizes)
+    method = _load_for_executorch(str(build_program(exported, tmp_path).pte))
+    for count in (1, 2):
+        given = torch.randn(count, 6)
+        torch.testing.assert_close(list(method.forward([given])), list(net(given)))
+
+
 @pytest.mark.parametrize("net", [Filled(), Cut()], ids=["empty", "cut"])
 def test_a_dynamic_size_stays_dynamic(net: nn.Module, tmp_path: Path) -> None:
     sizes = {"x": {0: Dim("n", min=1, max=6)}}

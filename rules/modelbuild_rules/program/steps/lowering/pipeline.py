@@ -38,6 +38,7 @@ from modelbuild_rules.program.steps.lowering.patches.dim_order import (
     unknown_sizes_ordered,
 )
 from modelbuild_rules.program.steps.lowering.patches.distinct import distinct_bounded
+from modelbuild_rules.program.steps.lowering.patches.dynamic_sizes import dynamic_sizes_kept
 from modelbuild_rules.program.steps.lowering.patches.passes import one_fake_mode, passes_shown, register_slice_copy
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes, restore_ranges
@@ -183,6 +184,10 @@ class StackLowering:
     def lower(self) -> None:
         """Rewrite the program, and lower it to an edge program and partitions. Raises StepError for a program that the
         stack can't run."""
+        with dynamic_sizes_kept(self._declared):
+            self._lower_rewritten()
+
+    def _lower_rewritten(self) -> None:
         register_slice_copy()
         factorization_shapes.register()
         self._rewrite(EXPORTED)
@@ -212,7 +217,8 @@ class StackLowering:
         """Return the ExecuTorch program. Raises StepError for operators without a kernel."""
         quick, shown = computed_once(), passes_shown(self._progress)
         ordered, bounded = unknown_sizes_ordered(), distinct_bounded()
-        with library_failures(self.program), device_io_errors(), shown, quick, ordered, bounded:
+        kept = dynamic_sizes_kept(self._declared)
+        with library_failures(self.program), device_io_errors(), shown, quick, ordered, bounded, kept:
             return to_executorch(self.edge, config, facts)
 
     def _rewrite(self, passes: Sequence[Pass]) -> None:
