@@ -67,6 +67,13 @@ bool has_kernel(const std::string& name) {
   return std::any_of(kernels.begin(), kernels.end(), [&](const er::Kernel& k) { return name == k.name_; });
 }
 
+// Returns whether an operator has a kernel for all types. The kernels of kernels/faster.hpp have some types only.
+bool has_general_kernel(const std::string& name) {
+  const auto kernels = er::get_registered_kernels();
+  const auto general = [&](const er::Kernel& k) { return name == k.name_ && k.kernel_key_.is_fallback(); };
+  return std::any_of(kernels.begin(), kernels.end(), general);
+}
+
 // Loads the libraries with a program's kernels that are not yet registered.
 void open_kernels(const Description& program, const std::set<std::string>& kernels, const PluginFolders& folders) {
   std::map<std::string, std::string> owners;  // of operators outside ExecuTorch, by the program's manifest
@@ -76,7 +83,7 @@ void open_kernels(const Description& program, const std::set<std::string>& kerne
   std::optional<std::vector<KernelFile>> files;
   std::string absent;
   for (const std::string& name : kernels) {
-    if (has_kernel(name)) continue;
+    if (has_general_kernel(name)) continue;
     if (!files) files = read_kernel_files(folders);
     const auto of = [&](const KernelFile& file) { return file.operators.count(name) != 0; };
     const auto file = std::find_if(files->begin(), files->end(), of);

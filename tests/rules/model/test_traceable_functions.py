@@ -92,6 +92,20 @@ def test_batched_nms_keeps_the_same_boxes(count: int) -> None:
     assert torch.equal(found, wanted)
 
 
+class Suppressed(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[torchvision.ops.nms(x, x.sum(1), 0.5)]
+
+
+def test_nms_may_keep_no_or_one_box() -> None:
+    sizes = ({0: torch.export.Dim("count", min=0, max=9)},)
+    with replaced():
+        program = torch.export.export(Suppressed(), (boxes(5, 1),), dynamic_shapes=sizes)
+    for count in (0, 1, 9):
+        x = boxes(count, 2)
+        assert torch.equal(program.module()(x), Suppressed()(x))
+
+
 @pytest.mark.parametrize("count", [0, 1, 50])
 @pytest.mark.parametrize("levels", [1, 3])
 def test_regions_are_pooled_from_the_same_levels(levels: int, count: int) -> None:

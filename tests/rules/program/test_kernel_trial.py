@@ -61,7 +61,7 @@ class Branches(nn.Module):
 
 
 class Spectrum(nn.Module):
-    """Complex operators, most of them without a kernel."""
+    """Complex operators."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = torch.fft.fft(x * 2)
@@ -102,7 +102,7 @@ def test_programs_whose_kernels_can_run_them_run(lower: Any, execute: Any, tmp_p
     torch.manual_seed(0)
     inputs = tuple(torch.rand(*shape) for _, shape in list(NETS.values())[:3])
     lowered = check(All(), inputs, lower, execute, tmp_path)
-    assert {"aten._fft_r2c.default", "aten.abs.default"} <= set(lowered.nodes("portable"))
+    assert "aten._fft_r2c.default" not in lowered.nodes("portable")
     assert "aten.convolution.default" not in lowered.nodes("portable")
     assert "aten.convolution.default" in lowered.nodes("xnnpack")
 

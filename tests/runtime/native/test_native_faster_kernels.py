@@ -96,3 +96,27 @@ def test_a_kernel_computes_the_values_of_eager_mode(operator: str, modelbuild_ru
     names = [event["name"] for event in json.loads(profile.read_text())["runs"][0]]
     assert names.count("OPERATOR_CALL") >= len(module(calls[0]))
     assert not [name for name in names if operator in name]
+
+
+class Alone(nn.Module):
+    """Computes with one operator only."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.operator == "upsample_bilinear2d":
+            return functional.interpolate(x, (9, 7), mode="bilinear")
+        return functional.layer_norm(x, x.shape[-1:])
+
+
+@pytest.mark.parametrize("operator", CASES)
+@pytest.mark.parametrize("kind", [torch.float16, torch.float64])
+def test_the_only_operator_of_a_program_may_have_another_type(
+    operator: str, kind: torch.dtype, modelbuild_run: Run, tmp_path: Path
+) -> None:
+    module, x = Alone(operator), uniform(2, 3, 14, 8).to(kind)
+    (tmp_path / "built").mkdir()
+    program = build_program(torch.export.export(module, (x,)), tmp_path / "built").pte
+    compare(run(modelbuild_run, program, [x], tmp_path), module(x), 2e-3)

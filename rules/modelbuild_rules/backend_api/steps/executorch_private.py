@@ -20,6 +20,7 @@ PRIVATE = (
     "executorch.exir.pass_base:FakeTensorMode",
     "executorch.exir.pass_base:_ExportPassBase._fx",
     "executorch.exir.passes.dim_order_ops_registry:get_memory_format",
+    "executorch.exir.passes.memory_format_ops_pass:DimOrderOpsMap",
     "executorch.exir.passes.memory_format_ops_pass:get_dim_order",
     "executorch.exir.passes.replace_view_copy_with_view_pass:dim_order_from_stride",
     "executorch.exir.passes.scalar_to_tensor_pass:ScalarToTensorPass.call_operator",

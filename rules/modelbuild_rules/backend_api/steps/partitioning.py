@@ -28,7 +28,6 @@ class Partitioning:
     passes            passes on the edge program, before any backend is offered nodes
     on_gpu            true if its partitions run on a GPU
     generates_code    true if its code may compute constants where they are used, instead of before partitioning
-    real_arithmetic   true if complex numbers become pairs of real numbers before `prepare`
     leaves_quantized  true if it leaves operators on quantized values to later backends
     advice            by refused operator, what to write in the model instead
     excluding         its attribute with operators to leave to the next backend
@@ -40,7 +39,6 @@ class Partitioning:
     passes: tuple[Any, ...] = ()
     on_gpu: bool = False
     generates_code: bool = False
-    real_arithmetic: bool = False
     leaves_quantized: bool = False
     advice: Mapping[str, str] = MappingProxyType({})
     excluding: str = "exclude_ops"

@@ -44,3 +44,44 @@ def test_a_tensor_of_unknown_inner_size_has_eager_modes_values(name: str, tmp_pa
     for given in (x, -x, -x.abs(), x[:1], torch.rand(70)):
         (made,) = method.forward([given])
         assert torch.equal(made, net(given))
+
+
+class Filled(nn.Module):
+    """Writes to an empty tensor with a dynamic size."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.new_empty(x.shape[0], 8)
+        y[:, :6], y[:, 6:] = x, x[:, :2]
+        return y, nn.functional.pad(x[:, None], (1, 0), mode="circular")
+
+
+class Cut(nn.Module):
+    """Pads with negative sizes."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        return (nn.functional.pad(x * 2, (-1, -1)) * 2,)
+
+
+class Sums(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sum(1), x.cumsum(1)
+
+
+@pytest.mark.parametrize("net", [Sums(), nn.Sequential(Filled())], ids=["sums", "empty"])
+def test_a_dynamic_size_of_two_values_stays_dynamic(net: nn.Module, tmp_path: Path) -> None:
+    sizes = ({0: Dim("n", min=1, max=2)},)
+    exported = torch.export.export(net, (torch.randn(2, 6),), dynamic_shapes=sizes)
+    method = _load_for_executorch(str(build_program(exported, tmp_path).pte))
+    for count in (1, 2):
+        given = torch.randn(count, 6)
+        torch.testing.assert_close(list(method.forward([given])), list(net(given)))
+
+
+@pytest.mark.parametrize("net", [Filled(), Cut()], ids=["empty", "cut"])
+def test_a_dynamic_size_stays_dynamic(net: nn.Module, tmp_path: Path) -> None:
+    sizes = {"x": {0: Dim("n", min=1, max=6)}}
+    exported = torch.export.export(net, (torch.randn(3, 6),), dynamic_shapes=sizes)
+    method = _load_for_executorch(str(build_program(exported, tmp_path).pte))
+    for count in (1, 3, 6):
+        given = torch.randn(count, 6)
+        assert all(map(torch.equal, method.forward([given]), net(given)))

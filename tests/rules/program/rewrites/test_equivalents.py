@@ -109,6 +109,24 @@ def test_the_same_values_without_the_operators(function: Callable[..., Any], inp
             assert len({each.meta["val"].dtype for each in node.args[:2]}) == 1
 
 
+def assigned(x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    y, z = x.clone(), x * 1
+    y[k] = 7
+    z[:, k] += x[:, 0]
+    return y, z
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x, k: (x[k], x[:, k], x[k, 1:3], x.flatten()[x.argmin()], x[k][k.abs()]), assigned]
+)
+@pytest.mark.parametrize("place", [2, -1])
+def test_an_index_that_depends_on_values(function: Callable[..., Any], place: int) -> None:
+    inputs = torch.randn(4, 4), torch.tensor(place)
+    program = with_equivalents(export(Call(function), inputs))
+    torch.testing.assert_close(program.module()(*inputs), function(*inputs))
+    assert not has_equivalents(program)
+
+
 def test_types_that_are_equal_need_no_equivalent() -> None:
     assert has_equivalents(export(Call(torch.searchsorted), (ROWS, ROWS.float())))
     assert not has_equivalents(export(Call(torch.searchsorted), (ROWS, ROWS)))

@@ -178,6 +178,22 @@ def test_masks_at_each_place(lower: Callable[..., Any], execute: Callable[..., A
         assert different(execute(made.pte, given), list(Masked()(*given))) == [], filling
 
 
+class Filtered(nn.Module):
+    """Filters rows twice; either filter may keep none."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        kept = (x + 1)[x[:, 0] > 0]
+        return kept, kept[kept[:, 1] > 2], x.index_select(0, torch.nonzero(x[:, 0] > 0).squeeze(1))
+
+
+def test_masks_of_no_rows(lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path) -> None:
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+    sizes = ({0: Dim("rows", min=0, max=6)},)
+    made = lower(torch.export.export(Filtered(), (x,), dynamic_shapes=sizes), tmp_path / "made")
+    for given in (x, x[:0], -x.abs(), x[:1].abs()):
+        assert different(execute(made.pte, [given]), list(Filtered()(given))) == []
+
+
 def run_by_executorch(program: Any, *inputs: Tensor) -> list[Tensor]:
     made = to_edge_transform_and_lower(program).to_executorch()
     return list(_load_for_executorch_from_buffer(made.buffer).forward(inputs))

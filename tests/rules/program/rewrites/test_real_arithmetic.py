@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,7 +14,10 @@ from torch.export import Dim, ExportedProgram
 from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import between, from_real, to_real
-from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
+    has_complex_numbers,
+    in_real_arithmetic,
+)
 
 Operators = dict[str, Callable[[Tensor, Tensor], Tensor]]
 
@@ -107,6 +111,25 @@ def test_operators_equal_their_form_of_pairs(table: str) -> None:
     check(Each(TABLES[table]), torch.randn(3, 5, 2), torch.rand(3, 5) + 0.1)
 
 
+EXTREME = [1e-25 - 2e-25j, -3e25 + 1e25j, 0, -4 + 0j, complex(-4, -0.0), 2e38 + 1e30j, 1e-30 + 1e20j]
+ENDLESS = [complex(math.inf, 1), complex(-math.inf, 1), complex(2, -math.inf), complex(math.nan, 1)]
+ENDLESS += [complex(math.inf, math.nan), complex(math.nan, math.inf), complex(-math.inf, math.inf)]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["abs", "angle", "log", "sqrt", "reciprocal", "divided"])
+def test_great_small_and_infinite_numbers(name: str, kind: torch.dtype) -> None:
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            z = torch.view_as_complex(x)
+            made = torch.full(z.shape, 1 + 2j) / z if name == "divided" else getattr(z, name)()
+            return torch.view_as_real(made) if made.is_complex() else made
+
+    x = torch.view_as_real(torch.tensor(EXTREME + ENDLESS).to(torch.promote_types(kind, torch.complex32)))
+    made, expected = rewritten(Net(), x).module()(x), Net()(x)
+    torch.testing.assert_close(made, expected, rtol=1e-6, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("length", [1, 2, 5, 400, 512, 1024, 1031, 2062, 4096])
 def test_transforms_of_any_length_equal_torchs(length: int) -> None:
     """1031 is prime; 2062 and 4096 are split."""
@@ -189,9 +212,19 @@ def test_a_complex_buffer_is_stored_as_pairs() -> None:
     check(net, x)
 
 
-def test_a_program_without_complex_numbers_is_unchanged() -> None:
-    program = torch.export.export(nn.Linear(4, 4), (torch.randn(2, 4),))
-    assert in_real_arithmetic(program) is program
+def test_a_program_without_complex_numbers_has_none() -> None:
+    assert not has_complex_numbers(torch.export.export(nn.Linear(4, 4), (torch.randn(2, 4),)))
+
+
+def test_complex_numbers_in_a_branch_are_an_error() -> None:
+    class Branched(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 0, lambda x: torch.view_as_complex(x).abs(), lambda x: x[..., 0] * 1, (x,))
+
+    program = torch.export.export(Branched(), (torch.randn(3, 2),))
+    assert has_complex_numbers(program)
+    with pytest.raises(StepError, match="complex numbers in a branch of control flow; expected real numbers there"):
+        in_real_arithmetic(program)
 
 
 def test_rewritten_nodes_have_the_origin_of_their_node() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -55,6 +59,24 @@ def test_a_net_with_a_dynamic_number_of_steps_keeps_its_loop() -> None:
         x = torch.rand(steps, 5, 3)
         torch.manual_seed(0)
         torch.testing.assert_close(program.module()(x), Nets().eval()(x))
+
+
+class Resized(nn.Module):
+    """A net, and operators that another rewrite replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.GRU(5, 3, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.net(x[None])[0], nn.functional.interpolate(x[:, None], scale_factor=2.0, mode="linear")
+
+
+def test_a_net_keeps_its_loop_beside_other_rewrites(lower: Callable[..., Any], tmp_path: Path) -> None:
+    sizes = ({0: torch.export.Dim("steps", min=2, max=9)},)
+    with torch.no_grad(), shapes_from_inputs():
+        program = torch.export.export(Resized().eval(), (torch.rand(2, 5),), dynamic_shapes=sizes, strict=False)
+    assert "modelbuild.gru.default" in lower(program, tmp_path / "made").nodes("portable")
 
 
 def test_a_program_without_recurrent_nets() -> None:

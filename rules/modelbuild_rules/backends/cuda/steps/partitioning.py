@@ -21,7 +21,6 @@ class _CudaPartitioning(Partitioning):
     passes = (own_sizes,)
     on_gpu = True
     generates_code = True
-    real_arithmetic = True
 
     def common(self, attributes: Mapping[str, Any]) -> str:
         """Return the GPU on which partitions share their state."""

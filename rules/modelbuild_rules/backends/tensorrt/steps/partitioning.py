@@ -39,7 +39,6 @@ class _TensorrtPartitioning(Partitioning):
     annotations = (PROFILES,)
     passes = (own_sizes,)
     on_gpu = True
-    real_arithmetic = True
     leaves_quantized = True
     unrolls = 16
     advice = ADVICE

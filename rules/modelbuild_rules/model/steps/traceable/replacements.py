@@ -42,6 +42,13 @@ class Replacement:
 REPLACEMENTS: Sequence[Replacement] = (
     Replacement(
         "0.29.2",
+        "torchvision._meta_registrations",
+        "meta_nms",
+        torchvision.nms_result,
+        "3b2a2e4844a9e4ff928602d714bac76687626edf85104641af3d34c4c99d8d17",
+    ),
+    Replacement(
+        "0.29.2",
         "torchvision.ops.boxes",
         "batched_nms",
         torchvision.batched_nms,

@@ -32,8 +32,13 @@ from modelbuild_rules.operators.steps import factorization_shapes
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.memory_plan import StateBuffers, device_io_errors
 from modelbuild_rules.program.steps.lowering.patches.capture import captured
-from modelbuild_rules.program.steps.lowering.patches.dim_order import other_orders_row_major, unknown_sizes_ordered
+from modelbuild_rules.program.steps.lowering.patches.dim_order import (
+    dynamic_empty,
+    other_orders_row_major,
+    unknown_sizes_ordered,
+)
 from modelbuild_rules.program.steps.lowering.patches.distinct import distinct_bounded
+from modelbuild_rules.program.steps.lowering.patches.dynamic_sizes import dynamic_sizes_kept
 from modelbuild_rules.program.steps.lowering.patches.passes import (
     one_fake_mode,
     passes_shown,
@@ -43,7 +48,7 @@ from modelbuild_rules.program.steps.lowering.patches.passes import (
 from modelbuild_rules.program.steps.lowering.portable import check_kernels, to_executorch
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes, restore_ranges
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import (
-    has_complex_scalars,
+    has_complex_numbers,
     in_real_arithmetic,
 )
 from modelbuild_rules.program.steps.lowering.rewrites.constants import fold_constants, has_constant_nodes
@@ -82,18 +87,15 @@ def _of_program(name: str, applies: Callable[[Any], Any], run: Callable[[Any], A
 
 
 EXPORTED = (
-    _of_program("nonzero", has_nonzero, correct_nonzero),
-    _of_program("operators that have equivalents", has_equivalents, with_equivalents),
+    # The other rewrites would unroll recurrent nets.
     Pass(
         "recurrent nets",
         lambda lowering: has_recurrent_nets(lowering.program),
         lambda lowering: keep_loops(lowering.program, lowering.stack.unrolls),
     ),
-    Pass(
-        "complex numbers",
-        lambda lowering: lowering.stack.real_arithmetic,
-        lambda lowering: in_real_arithmetic(lowering.program),
-    ),
+    _of_program("nonzero", has_nonzero, correct_nonzero),
+    _of_program("operators that have equivalents", has_equivalents, with_equivalents),
+    _of_program("complex numbers", has_complex_numbers, in_real_arithmetic),
     Pass(
         "constants",
         lambda lowering: has_constant_nodes(lowering.program, doubles=lowering.stack.generates_code),
@@ -107,11 +109,6 @@ EXPORTED = (
     ),
 )
 REPEATED = (
-    Pass(
-        "complex numbers",
-        lambda lowering: lowering.unfit.complex or has_complex_scalars(lowering.program),
-        lambda lowering: in_real_arithmetic(lowering.program),
-    ),
     Pass(
         "convolutions of volumes",
         lambda lowering: lowering.unfit.volumes,
@@ -192,6 +189,10 @@ class StackLowering:
     def lower(self) -> None:
         """Rewrite the program, and lower it to an edge program and partitions. Raises StepError for a program that the
         stack can't run."""
+        with dynamic_sizes_kept(self._declared):
+            self._lower_rewritten()
+
+    def _lower_rewritten(self) -> None:
         register_slice_copy()
         factorization_shapes.register()
         self._rewrite(EXPORTED)
@@ -221,7 +222,8 @@ class StackLowering:
         """Return the ExecuTorch program. Raises StepError for operators without a kernel."""
         quick, shown = computed_once(), passes_shown(self._progress)
         ordered, bounded = unknown_sizes_ordered(), distinct_bounded()
-        with library_failures(self.program), device_io_errors(), shown, quick, ordered, bounded:
+        kept = dynamic_sizes_kept(self._declared)
+        with library_failures(self.program), device_io_errors(), shown, quick, ordered, bounded, kept:
             return to_executorch(self.edge, config, facts)
 
     def _rewrite(self, passes: Sequence[Pass]) -> None:
@@ -263,6 +265,7 @@ class StackLowering:
             without_repetition(),
             computed_once(),
             other_orders_row_major(),
+            dynamic_empty(),
             one_fake_mode(self.program),
             typed_numbers(),
         ):

@@ -28,7 +28,6 @@ SHOWN = 3
 """The maximum number of operators that an error message of one line names."""
 
 _OTHERWISE = {
-    "complex": "real numbers, as torch.view_as_real returns them, or ",
     "[": "the convolution outside of control flow, or ",
     "16": "another type, such as float32, or ",
     "float": "another type, such as float32, or ",

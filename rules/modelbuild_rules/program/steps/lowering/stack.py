@@ -47,11 +47,6 @@ class Stack:
         return next((each.partitioning.unrolls for each in self.backends), Partitioning.unrolls)
 
     @property
-    def real_arithmetic(self) -> bool:
-        """True if a delegate of the stack has no complex tensors."""
-        return any(each.partitioning.real_arithmetic for each in self.backends)
-
-    @property
     def generates_code(self) -> bool:
         """True if a backend of the stack compiles nodes to code of its own."""
         return any(each.partitioning.generates_code for each in self.backends)

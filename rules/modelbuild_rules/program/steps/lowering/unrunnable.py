@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from modelbuild_rules.backend_api.steps.nodes import computing, origin
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, Fact
@@ -25,7 +24,6 @@ from modelbuild_rules.program.steps.lowering.portable import (
     unlisted_types,
     wrong_types,
 )
-from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import fails
 from modelbuild_rules.program.steps.lowering.rewrites.replacing import has_form, is_wrong
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 from modelbuild_rules.program.steps.lowering.stack import Stack
@@ -36,20 +34,18 @@ class Unfit:
     """The nodes for which a program must be rewritten; false if there are none.
 
     volumes    nodes of the exported program that convolve volumes
-    complex    true if there are operators of complex numbers without a kernel
     replaced   nodes of the exported program with an operator that has a form (replacing.py)
     operators  these operators, of the edge dialect
     nested     true if there are such operators in branches of control flow
     """
 
     volumes: frozenset[str] = frozenset()
-    complex: bool = False
     replaced: frozenset[str] = frozenset()
     operators: frozenset[Any] = frozenset()
     nested: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.volumes or self.complex or self.operators)
+        return bool(self.volumes or self.operators)
 
 
 class Unrunnable:
@@ -66,12 +62,12 @@ class Unrunnable:
         kernels = kernel_names()
         nodes = self._nodes.items()
         self._missing = {n for n, node in nodes if not has_kernel(node, kernels)}
-        self._special = {n for n, node in nodes if "." not in n and (is_volume(node) or _is_complex(node))}
+        self._volumes = {n for n, node in nodes if "." not in n and is_volume(node)}
         # No kernel computes these operators as eager mode does, but they have a form.
         self._formed = {
             n
             for n, node in nodes
-            if n not in self._special and (is_wrong(node) or (n in self._missing and has_form(node.target)))
+            if n not in self._volumes and (is_wrong(node) or (n in self._missing and has_form(node.target)))
         }
         # A backend must take these: the stack has no kernels for the rest, or limits them, or no kernel may run them.
         limited = stack.rest is None or stack.ops is not None
@@ -84,7 +80,7 @@ class Unrunnable:
 
     def _refused(self, program: Any) -> list[Fact]:
         """Return the nodes that each backend refuses, with the reasons."""
-        doubtful = [name for name in self._nodes if name in {*self._special, *self._formed, *self._forbidden}]
+        doubtful = [name for name in self._nodes if name in {*self._volumes, *self._formed, *self._forbidden}]
         delegation = Delegation()
         delegation.record_nodes(program)
         for backend in self._stack.backends if doubtful else ():
@@ -112,18 +108,16 @@ class Unrunnable:
             if key not in tried and (fact.name in self._formed or self._fails(fact.name, node)):
                 found.append((fact.name, node))
                 tried.add(key)
-        special = [node for name, node in found if name in self._special]
         formed = [(name, node) for name, node in found if name in self._formed]
         return Unfit(
-            volumes=frozenset(origin(node) or node.name for node in special if is_volume(node)),
-            complex=not all(map(is_volume, special)),
+            volumes=frozenset(origin(node) or node.name for name, node in found if name in self._volumes),
             replaced=frozenset(origin(node) or node.name for name, node in formed if "." not in name),
             operators=frozenset(node.target for _, node in formed),
             nested=any("." in name for name, _ in formed),
         )
 
     def _fails(self, name: str, node: Node) -> bool:
-        return name in self._special and (name in self._missing or bool(wrong_types(node)) or fails(node))
+        return name in self._volumes and (name in self._missing or bool(wrong_types(node)))
 
     def problems(self) -> str:
         """Return the error message for the nodes, with a line for each operator; '' if there are none."""
@@ -157,11 +151,6 @@ def _computes(node: Any) -> bool:
     """Return whether a node computes tensors; sizes and assertions need no backend."""
     values = node.meta.get("val")
     return any(isinstance(each, torch.Tensor) for each in (values if isinstance(values, (list, tuple)) else [values]))
-
-
-def _is_complex(node: Node) -> bool:
-    near = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
-    return any(isinstance(each, torch.Tensor) and each.is_complex() for each in pytree.tree_leaves(near))
 
 
 def _lines(facts: Sequence[Fact]) -> list[str]:

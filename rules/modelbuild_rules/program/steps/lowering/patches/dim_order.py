@@ -7,6 +7,9 @@ ExecuTorch sorts a tensor's strides. It cannot compare the strides (n, 1) of a m
 ExecuTorch knows row-major order and torch.channels_last, and fails on other orders, such as torch.channels_last_3d.
 Copies to these orders are made in row-major order, as rewrites/row_major.py makes all copies.
 
+ExecuTorch's `empty` with an order of dimensions has numbers as sizes, so a dynamic size would become the example's.
+torch's `empty` takes its place.
+
 Private names of executorch are patched temporarily; executorch_private.py lists them. Of torch: torch.SymInt.node
 (expr), checked on torch 2.14.0.
 """
@@ -20,6 +23,7 @@ from unittest.mock import patch
 
 import torch
 from executorch.exir import tensor
+from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.passes import dim_order_ops_registry, memory_format_ops_pass, replace_view_copy_with_view_pass
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -46,6 +50,15 @@ def unknown_sizes_ordered() -> Iterator[None]:
     with ExitStack() as stack:
         for module in _USERS:
             stack.enter_context(patch.object(module, "dim_order_from_stride", ordered))
+        yield
+
+
+@contextmanager
+def dynamic_empty() -> Iterator[None]:
+    """Let executorch keep torch's `empty` while the context lasts."""
+    mapped = dict(memory_format_ops_pass.DimOrderOpsMap)
+    del mapped[exir_ops.edge.aten.empty.memory_format]
+    with patch.object(memory_format_ops_pass, "DimOrderOpsMap", mapped):
         yield
 
 

@@ -11,6 +11,8 @@
 | inverses, solutions and factors that check, also of tensors | without the check: infinities or NaN if singular |
 | covariances and correlations | the same without checks of values |
 | roll, which executorch makes a division by a size, perhaps 0 | slices in another order; of unknown sizes, an index |
+| index_select of a dimension that may be 0, which its kernel refuses | an index |
+| a row, read or written, at an index that depends on values: `x[k]` | index_select, index_put |
 | rrelu in evaluation mode | leaky_relu |
 | narrow_copy, whose kernel takes no negative dimension | a slice |
 | alias, such as a slice of everything | its tensor |
@@ -25,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from modelbuild_rules.backend_api.steps.resizing import (
     bicubic_antialiased,
@@ -32,6 +35,7 @@ from modelbuild_rules.backend_api.steps.resizing import (
     linear,
     of_sizes_or_factors,
 )
+from modelbuild_rules.backend_api.steps.shapes import may_be_zero
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 
 aten = torch.ops.aten
@@ -48,6 +52,11 @@ def with_equivalents(program: ExportedProgram) -> ExportedProgram:
 
 
 def _concerned(node: torch.fx.Node) -> bool:
+    if node.target is aten.index_select.default:
+        sizes = node.args[0].meta["val"].shape
+        return bool(sizes) and may_be_zero(sizes[node.args[1]])
+    if node.target in (aten.select.int, aten.select_scatter.default):
+        return isinstance(node.args[-1], torch.fx.Node) and has_free_unbacked_symbols(node.args[-1].meta["val"])
     if node.target in (aten.searchsorted.Tensor, aten.bucketize.Tensor):
         one, other = (each.meta["val"] for each in node.args[:2])
         return bool(one.dtype != other.dtype)
@@ -126,6 +135,31 @@ def _roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Tensor:
         elif size and (last := shift % size):
             rolled = torch.cat((rolled.narrow(dim, size - last, last), rolled.narrow(dim, 0, size - last)), dim)
     return x.clone() if rolled is x else rolled
+
+
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Any:
+    if not x.dim() or not may_be_zero(x.shape[dim]):
+        return NotImplemented
+    return aten.index.Tensor(x, [*[None] * (dim % x.dim()), index.reshape(-1)])
+
+
+def _select(x: Tensor, dim: int, index: Any) -> Any:
+    if not has_free_unbacked_symbols(index):
+        return NotImplemented
+    return aten.index_select.default(x, dim, _place(x, dim, index)).squeeze(dim)
+
+
+def _select_scatter(x: Tensor, src: Tensor, dim: int, index: Any) -> Any:
+    if not has_free_unbacked_symbols(index):
+        return NotImplemented
+    places = [*[None] * (dim % x.dim()), _place(x, dim, index)]
+    return aten.index_put.default(x, places, src.unsqueeze(dim).to(x.dtype))
+
+
+def _place(x: Tensor, dim: int, index: Any) -> Tensor:
+    """Return an index, which may count from the end, as a tensor."""
+    place = torch.full((1,), index, dtype=torch.int64, device=x.device)
+    return torch.where(place < 0, place + x.shape[dim], place)
 
 
 def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None) -> Any:
@@ -207,6 +241,7 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.corrcoef.default: _corrcoef,
     aten.cov.default: _cov,
     aten.index_reduce.default: _index_reduce,
+    aten.index_select.default: _index_select,
     aten.inverse.default: _inverse,
     aten.linalg_cholesky.default: _cholesky,
     aten.linalg_inv.default: _inverse,
@@ -219,6 +254,8 @@ _EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
     aten.rrelu.default: _rrelu,
     aten.searchsorted.Scalar: _searchsorted_number,
     aten.searchsorted.Tensor: _searchsorted,
+    aten.select.int: _select,
+    aten.select_scatter.default: _select_scatter,
     aten.upsample_linear1d.default: linear,
     aten.upsample_linear1d.vec: of_sizes_or_factors(linear),
     aten.upsample_trilinear3d.default: linear,

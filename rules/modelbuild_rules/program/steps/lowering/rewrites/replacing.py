@@ -4,7 +4,8 @@ An operator has a form of modelbuild (forms/), or a decomposition of torch. Node
 these, and the trace replaces the node.
 
 Private names used, checked on torch 2.14.0: torch._decomp (core_aten_decompositions, decomposition_table),
-torch._guards.detect_fake_mode, ShapeEnv.pending_fresh_unbacked_symbols. None is patched.
+torch._dispatch.python.enable_python_dispatcher, torch._guards.detect_fake_mode, and
+ShapeEnv.pending_fresh_unbacked_symbols. None is patched.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -38,7 +40,8 @@ def is_wrong(node: Node) -> bool:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
     near = pytree.tree_leaves([each.meta.get("val") for each in (node, *node.all_input_nodes)])
-    with next(each.fake_mode for each in near if hasattr(each, "fake_mode")):
+    # torch's forms in Python keep dynamic sizes.
+    with next(each.fake_mode for each in near if hasattr(each, "fake_mode")), enable_python_dispatcher():
         return form(*args, **kwargs) is not NotImplemented
 
 

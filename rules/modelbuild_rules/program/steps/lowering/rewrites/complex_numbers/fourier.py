@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelbuild_rules.backend_api.steps.aten import aten_operator
-
 aten = torch.ops.aten
 
 Parts = tuple[Tensor, Tensor]
@@ -167,15 +165,3 @@ TRANSFORMS: Mapping[Any, Callable[..., Any]] = {
     aten.stft.default: short_time,
 }
 """Implementations that take the parts of a complex argument one after the other."""
-
-
-def fails(node: torch.fx.Node) -> bool:
-    """Return whether a node is a transform that ExecuTorch 1.5.1's kernel refuses when the program runs: from real
-    numbers to all frequencies, or to real numbers along a dimension other than the last."""
-    operator = aten_operator(node.target)
-    if operator is aten._fft_r2c.default:
-        return not node.args[3]
-    if operator is aten._fft_c2r.default:
-        rank = node.meta["val"].dim()
-        return [each % rank for each in node.args[1]][-1] != rank - 1 or len(node.args[1]) > 1
-    return False

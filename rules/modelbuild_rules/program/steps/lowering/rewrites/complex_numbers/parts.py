@@ -8,6 +8,7 @@ COMPLEX_TO_REAL), torch.utils._python_dispatch.TorchDispatchMode, torch.utils._p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,8 +57,10 @@ def _by_parts(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         return _from_real(func, args, kwargs) if makes else func(*args, **kwargs)
     if func is aten.mul.Tensor and not all(isinstance(each, ComplexTensor) for each in args):
         return _times(*args)
-    if func is aten.abs.default:  # not torch's hypot, for which backends lack kernels
-        return (args[0].re * args[0].re + args[0].im * args[0].im).sqrt()
+    if func in _OWN:
+        return _OWN[func](*args)
+    if func is aten.div.Tensor and isinstance(args[1], ComplexTensor):
+        return _quotient(*args)
     if func in _APART:
         made = [func(part, *args[1:], **kwargs) for part in (args[0].re, args[0].im)]
         return pytree.tree_map(ComplexTensor, *made)
@@ -89,6 +92,46 @@ def _from_real(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     dtype = COMPLEX_TO_REAL.get(kwargs.get("dtype"), torch.get_default_dtype())
     made = func(*real, **{**kwargs, "dtype": dtype})
     return ComplexTensor(made, torch.full_like(made, number.imag))
+
+
+def _size(z: ComplexTensor) -> torch.Tensor:
+    """Return absolute values without overflow. Backends lack kernels for torch's hypot."""
+    x, y = z.re.abs(), z.im.abs()
+    greater, less = torch.maximum(x, y), torch.minimum(x, y)
+    ratio = less / greater.masked_fill(greater == 0, 1)
+    return (greater * (1 + ratio * ratio).sqrt()).masked_fill((x == math.inf) | (y == math.inf), math.inf)
+
+
+def _quotient(z: Any, by: ComplexTensor) -> ComplexTensor:
+    """Return a quotient as torch computes it (c10/util/complex.h; Smith 1962), without overflow."""
+    a, b = (z.re, z.im) if isinstance(z, ComplexTensor) else (z, torch.zeros_like(z))
+    real = by.re.abs() >= by.im.abs()  # the greater part
+    greater, less = torch.where(real, by.re, by.im), torch.where(real, by.im, by.re)
+    zero = greater == 0
+    ratio = less / greater.masked_fill(zero, 1)
+    whole = (greater + less * ratio).masked_fill(zero, 0)
+    x, y = torch.where(real, a, b), torch.where(real, b, a)
+    turned = y - x * ratio
+    return ComplexTensor((x + y * ratio) / whole, torch.where(real, turned, -turned) / whole)
+
+
+def _reciprocal(z: ComplexTensor) -> ComplexTensor:
+    return _quotient(torch.ones_like(z.re), z)
+
+
+def _root(z: ComplexTensor) -> ComplexTensor:
+    """Return square roots; the sign of an imaginary part of zero counts."""
+    x, y = z.re, z.im
+    root = (_size(z) / 2 + x.abs() / 2).sqrt()
+    other = y.abs() / (2 * root.masked_fill(root == 0, 1))
+    re, im = torch.where(x < 0, other, root), torch.where(x < 0, root, other)
+    im = torch.where(torch.where(y == 0, 1 / y, y) < 0, -im, im)
+    infinite = y.abs() == math.inf
+    return ComplexTensor(re.masked_fill(infinite, math.inf), torch.where(infinite, y, im))
+
+
+_OWN = {aten.abs.default: _size, aten.reciprocal.default: _reciprocal, aten.sqrt.default: _root}
+"""Operators whose form in torch overflows, or lacks kernels."""
 
 
 def _times(x: Any, by: Any) -> ComplexTensor:

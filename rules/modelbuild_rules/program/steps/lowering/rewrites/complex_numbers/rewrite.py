@@ -1,4 +1,4 @@
-"""Rewrite a program that computes with complex numbers to real arithmetic, for backends without complex tensors.
+"""Rewrite a program that computes with complex numbers to real arithmetic: the runtime has no complex tensors.
 
 A complex tensor becomes two real tensors, its parts. Each node that computes with complex numbers is traced with parts
 instead of its complex arguments (parts.py), and the trace replaces the node.
@@ -24,7 +24,7 @@ from modelbuild.step import StepError
 from modelbuild_rules.backend_api.steps.nodes import origin
 from modelbuild_rules.node_references import node_reference
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.parts import compute
-from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import all_nodes, decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inline, traced
 
 aten = torch.ops.aten
@@ -36,23 +36,32 @@ results."""
 _NOTHING = (aten._assert_tensor_metadata.default,)
 
 
-def has_complex_scalars(program: ExportedProgram) -> bool:
-    """Return whether operators of an ATen program have complex arguments, which executorch cannot lower."""
-    return any(isinstance(each, complex) for node in program.graph.nodes for each in pytree.tree_leaves(node.args))
+def has_complex_numbers(program: ExportedProgram) -> bool:
+    """Return whether an ATen program computes with complex numbers."""
+    return any(map(_concerned, all_nodes(program.graph_module)))
 
 
 def in_real_arithmetic(program: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent ATen program that computes with real numbers only, or `program` itself if it does. Complex
-    inputs and outputs of the program stay complex, and so does a branch of control flow. Raises StepError with all
-    operators that have no real form."""
-    if not any(map(_concerned, program.graph.nodes)):
-        return program
+    """Return an equivalent ATen program that computes with real numbers only. Complex inputs and outputs of the program
+    stay complex. Raises StepError with all operators that have no real form, or for a complex number in a branch of
+    control flow."""
+    _check_branches(program)
     program = decomposed(program, {})  # without operators that change their arguments
     _Rewrite(program).run()
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
     program.validate()
     return program
+
+
+def _check_branches(program: ExportedProgram) -> None:
+    own = set(program.graph.nodes)
+    node = next((each for each in all_nodes(program.graph_module) if each not in own and _concerned(each)), None)
+    if node is not None:
+        raise StepError(
+            f"{node_reference(node.name, origin(node) or node.name)}: complex numbers in a branch of control flow;"
+            " expected real numbers there (torch.view_as_real)"
+        )
 
 
 def _concerned(node: Node) -> bool:
@@ -164,7 +173,7 @@ class _Rewrite:
         return pytree.tree_map(lambda each: _Parts(next(parts), next(parts)) if _is_pair(each) else next(parts), result)
 
     def _join(self, node: Node, made: _Parts) -> None:
-        """Make a complex tensor of its parts if an output of the program or a branch of control flow needs it."""
+        """Make a complex tensor of its parts if an output of the program needs it."""
         if all(user in self._made for user in node.users):
             return
         with self._graph.inserting_before(node):
@@ -179,7 +188,7 @@ class _Rewrite:
             for op, node in reversed(first.items())
         )
         return (
-            f"complex numbers become pairs of real ones for this stack, and there is no such form of {listed}; expected"
+            f"complex numbers become pairs of real ones, and there is no such form of {listed}; expected"
             " other operators, or real numbers (torch.view_as_real)"
         )
 
