@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 X = torch.tensor([[1.5, -2.5, torch.nan], [0.0, 4.0, -1.0]])
 WHOLE = torch.tensor([7, -7, 3])
+GREAT = torch.tensor([2**53 + 1, -7, 2**60 + 3])
 IMAGE = torch.randn(1, 1, 6, 6, generator=torch.Generator().manual_seed(0))
 
 
@@ -43,6 +44,16 @@ FAULTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "padding": (lambda x: F.pad(x, (-1, 0)), (X,)),
     "sign": (torch.sign, (X,)),
     "power": (lambda x: x**-0.5, (torch.tensor([-torch.inf, -0.0, 4.0]),)),
+    "whole_power": (lambda x: x**3, (torch.tensor([2**20 + 1, -70000]),)),
+    "truncation": (lambda x: torch.div(x, 7, rounding_mode="trunc"), (GREAT,)),
+    "rounding": (torch.floor, (GREAT,)),
+    "number": (lambda x: (x + 0.1) - x, (torch.zeros(2, dtype=torch.float64),)),
+    "divisor": (lambda x: x % 0.7, (torch.tensor([300.0, 444.0]).half(),)),
+    "sum": (lambda x: x.sum(0), (GREAT,)),
+    "short_sum": (F.linear, (torch.ones(1, 4096).half(), torch.ones(2, 4096).half(), torch.zeros(2).half())),
+    "variance": (lambda x: x.var(0), ((100 + IMAGE.flatten()).bfloat16(),)),
+    "group_norm": (lambda x: F.group_norm(x, 1), (1000 + IMAGE,)),
+    "layer_norm": (lambda x: F.layer_norm(x, (6,)), (1e5 + IMAGE.double(),)),
     "log_softmax": (lambda x: torch.log_softmax(x, 0, dtype=torch.float64), (X[1:],)),
     "conversion": (lambda x: x.to(torch.float64, non_blocking=True), (X,)),
     "product": (product, (torch.ones(2, 3), torch.zeros(2, 0), torch.zeros(0, 3))),
@@ -88,7 +99,8 @@ def computed(fault: str) -> str:
         calls = [inputs, inputs if dynamic is None else (inputs[0].repeat(2, 1, 1, 1),)]
         for call in calls:
             (made,), wanted = program.forward(call), function(*call)
-            if made.shape != wanted.shape or not torch.allclose(made, wanted, equal_nan=True):
+            close = 1e-5 if wanted.dtype.itemsize < 8 else 1e-10 * wanted.dtype.is_floating_point
+            if made.shape != wanted.shape or not torch.allclose(made, wanted, rtol=close, atol=close, equal_nan=True):
                 return "other values"
     except Exception as problem:  # of executorch's, of many kinds
         return f"fails: {problem}"
