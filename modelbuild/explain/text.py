@@ -40,7 +40,7 @@ def difference_line(each: Difference) -> str:
             return f"{what}{each.name} is gone"
         return f"{what}{each.name} changed ({_short(each.old)} -> {_short(each.new)})"
     what = "" if what.strip() == each.name else what
-    return f"{what}{each.name}: {_shown(each.old)} -> {_shown(each.new)}"
+    return f"{what}{each.name}: {_change(each.old, each.new)}"
 
 
 def _tool_line(each: Difference) -> str:
@@ -55,7 +55,7 @@ def cause_line(cause: Cause) -> str:
     """Return a difference, its place, and the path to it."""
     each = cause.difference
     if cause.target:
-        line = f"attribute {each.name} of {cause.target}: {_shown(each.old)} -> {_shown(each.new)}"
+        line = f"attribute {each.name} of {cause.target}: {_change(each.old, each.new)}"
     else:
         line = difference_line(each)
     if cause.through is not None:
@@ -134,9 +134,17 @@ def _short(digest: Any) -> str:
     return str(digest)[:8]
 
 
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def _change(old: Any, new: Any) -> str:
+    """Return two values; of long ones, the parts around the first difference."""
+    texts = ["nothing" if each is None else each if isinstance(each, str) else json.dumps(each) for each in (old, new)]
+    same = next((place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), 0)
+    begin = max(0, same - _LONGEST // 2) if max(map(len, texts)) > _LONGEST else 0
+    return " -> ".join(_cut(text, begin) for text in texts)
+
+
+def _cut(text: str, begin: int) -> str:
+    rest = text[begin:]
+    return "..." * (begin > 0) + (rest if len(rest) <= _LONGEST else rest[: _LONGEST - 3] + "...")
 
 
 @dataclass(frozen=True, slots=True)

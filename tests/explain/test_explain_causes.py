@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from modelbuild.errors import EnvironmentProblem, UsageError
+from modelbuild.explain.differences import Difference
+from modelbuild.explain.text import difference_line
 
 EXPORT = "//:net#export"
 COMPILE = "//:app#compile"
@@ -284,3 +286,12 @@ class ProgramAttrs""",
     models.edit("BUILD.toml", "limit = 1", "limit = 2")
     (first_cause, *_) = json.loads(models.invoke("explain", "//:t", "--json"))["since"]["causes"]
     assert (first_cause["name"], first_cause["target"]) == ("limit", "//:t")
+
+
+def test_long_values_are_shown_around_their_first_difference() -> None:
+    old, new = ([{"type": "xnnpack", "precisions": ["fp32"] * 9, "per_op_mode": each}] for each in (False, True))
+    line = difference_line(Difference("parameter", "backends", old, new))
+    assert line == (
+        'parameter backends: ...p32", "fp32"], "per_op_mode": false}] -> ...p32", "fp32"], "per_op_mode": true}]'
+    )
+    assert difference_line(Difference("parameter", "seed", 1, None)) == "parameter seed: 1 -> nothing"
