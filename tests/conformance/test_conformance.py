@@ -20,8 +20,11 @@ from tests.conformance.table import kinds_of, names
 SHARE = 160
 """The quick tests have one name of as many."""
 
-RETURNED = ("cosine head", "no images head")
-"""Forms whose faults came back once: the quick tests have them."""
+QUICK = (
+    *("cosine head", "no images head"),  # their faults came back once
+    *("digits of float64", "group_norm mean 200 float32", "linear deep float16", "sums of int64", "powers of int8"),
+)
+"""Forms that the quick tests have in addition."""
 
 
 def _parameters() -> list[object]:
@@ -30,7 +33,7 @@ def _parameters() -> list[object]:
     for name in names():
         number = zlib.crc32(name.encode())
         marks = [pytest.mark.xdist_group(f"conformance{number % 8}"), pytest.mark.exhaustive]
-        sampled = number % SHARE == 0 or name in RETURNED
+        sampled = number % SHARE == 0 or name in QUICK
         found.append(pytest.param(name, marks=[pytest.mark.xdist_group("conformance")] if sampled else marks))
     return found
 
