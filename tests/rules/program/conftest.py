@@ -210,7 +210,7 @@ MODELS: Mapping[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] =
     "candidates": lambda: (Candidates(), (torch.randn(3, 8),)),
 }
 
-REPLACED = ("attention", "candidates", "conv_dynamic", "recurrent")
+REPLACED = ("attention", "candidates", "conv_dynamic", "mlp_half", "recurrent")
 """Programs with nodes that the lowering replaces for XNNPACK, which ExecuTorch's own lowering keeps, or with a range of
 sizes that ExecuTorch's own lowering narrows."""
 

@@ -23,6 +23,7 @@ from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.lowering.patches.arrange import sorted_stably
+from modelbuild_rules.program.steps.lowering.patches.passes import typed_numbers
 from modelbuild_rules.program.steps.lowering.pipeline import rewrite_delegated
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero, has_nonzero
 from modelbuild_runtime.files.manifest import read_manifest
@@ -59,7 +60,7 @@ def _by_executorch(folder: Path, manifest: bytes, external: bool, beside: str | 
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 node.meta["custom"] = {"delegate_constant_tag": "weights"}
-    with _rewritten():
+    with _rewritten(), typed_numbers():
         edge = to_edge_transform_and_lower(program, partitioner=[PARTITIONING.partitioner(XNNPACK, {})])
     rewrite_delegated(edge.exported_program())
     edge._named_data_store.add_named_data(KEY, manifest)
