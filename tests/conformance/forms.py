@@ -172,6 +172,21 @@ for mean, scale, dtype in (
         "var_mean": lambda x: torch.var_mean(x, (0, 2)),
     }.items():
         form(f"{name} mean {mean} {str(dtype)[6:]}", made, *((each,) for each in given))
+for dtype in (torch.float32, HALF, torch.bfloat16, torch.float64):
+    given = [n(3, 4, 6, dtype=dtype), n(5, 4, 6, seed=1, dtype=dtype) - 3, n(1, 4, 6, seed=2, dtype=dtype)]
+    given.append(torch.where(given[1] > -2, NAN, torch.where(given[1] < -4, INF, given[1])))
+    form(
+        f"moments of rows {str(dtype)[6:]}",
+        lambda x: (F.group_norm(x, 2), F.instance_norm(x), F.layer_norm(x, (6,)), x.std((1, 2))),
+        *((each,) for each in given),
+        dynamic={(0, 0): (1, 6)},
+    )
+    form(
+        f"sums of rows {str(dtype)[6:]}",
+        lambda x: (x.cumsum(0), x.sum(0), x + 0.1, F.linear(x, x[:1, :2].sum(0) * 0 + 1)),
+        *((each,) for each in given),
+        dynamic={(0, 0): (1, 6)},
+    )
 form("var of great numbers", lambda x: (x * 1e20).std(1) / 1e20, (n(2, 40),))
 form("var of small numbers", lambda x: (x * 1e-24).std(1) * 1e24, (n(2, 40),))
 
