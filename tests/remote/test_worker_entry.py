@@ -24,16 +24,17 @@ from tests.remote.test_remote_execution import staged
 
 # Tries forbidden operations, and leaves a process running.
 STEP = """
-import ctypes, json, os, subprocess, sys, time
+import ctypes, json, os, subprocess, sys, time, traceback
 from tiny_rules._words import WORDS
 
 def run(step):
     cat = subprocess.run(["cat", step.params["secret"]], stdout=subprocess.PIPE, text=True).stdout
+    stack = traceback.extract_stack()  # reads the sources of all callers, as libraries do for warnings
     sockets = [ctypes.CDLL(None).socket(family, 2, 0) for family in (2, 10)]
     program = "import time; print('begun', flush=True); time.sleep(600)  # " + step.params["secret"]
     left = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE)
     left.stdout.readline()
-    step.outputs["out"].write_text(json.dumps([WORDS, cat, sockets]))
+    step.outputs["out"].write_text(json.dumps([WORDS, cat, sockets, stack[0].line]))
 """
 
 
@@ -52,8 +53,9 @@ def test_a_step_is_held_to_what_it_is_held_to_elsewhere(tmp_path: Path, prefix: 
         StepCode({"modelbuild": Path(modelbuild.__file__).parent, "tiny_rules": rules}), tmp_path, prefix
     )
     assert ended.returncode == 0, ended.stderr + (folder / "stderr").read_text()
-    assert json.loads((folder / "root/.outputs/out").read_text()) == ["w", "", [-1, -1]]
+    assert json.loads((folder / "root/.outputs/out").read_text()) == ["w", "", [-1, -1], "sys.exit(main())"]
     assert json.loads((folder / "ended").read_text())["status"] == 0
+    assert json.loads((folder / "report").read_text())["end"] == "done"
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and str(tmp_path / "secret") in command(pid)]
 
 

@@ -15,6 +15,7 @@ from modelbuild.execution.isolation.environment import PYTHON_OPTIONS
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.execution.toolchain_files import FOLDER, files_of
+from modelbuild.remote.execution.worker_entry import ENTRY
 from modelbuild.remote.messages import message
 from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value
 from modelbuild.store.digests import digest_bytes
@@ -22,8 +23,6 @@ from modelbuild.workspace.platform_properties import properties
 
 if TYPE_CHECKING:
     from modelbuild.execution.orders import RemoteOrder, Toolchain
-
-ENTRY = "modelbuild.remote.execution.worker_entry"
 
 # Files of the worker entry, in addition to the step's outputs.
 REPORTS = ("report", "ended", "stdout", "stderr")

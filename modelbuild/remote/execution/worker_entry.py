@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from modelbuild.execution.orders import Exit, Order, RemoteOrder, Toolchain
 
+ENTRY = "modelbuild.remote.execution.worker_entry"
+"""This module, which runs as `__main__`."""
 TOOLCHAIN = 86
 
 
@@ -82,7 +84,7 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     from modelbuild.execution.worker.keyed_finder import InstalledModules, KeyedFinder
     from modelbuild.execution.worker.streams import Streams
 
-    ours = frozenset(sys.modules)
+    ours = frozenset((*sys.modules, ENTRY))
     packages = {name: str(code / name) for name in remote["packages"]}
     # The workspace is not on this machine; only declared files were sent.
     nowhere = folder / "nowhere"
