@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import torch
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS, xnnpack_config
-from executorch.backends.xnnpack.partition.config.gemm_configs import GEMMConfig
+from executorch.backends.xnnpack.partition.config.gemm_configs import AddmmConfig, GEMMConfig
 from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.utils.quant_utils import IS_IMPLICIT_Q_DQ_TAG, is_dequant, is_quant
@@ -214,6 +214,24 @@ def _may_be_empty(value: torch.Tensor) -> bool:
     return bool(has_free_unbacked_symbols(value)) and any(map(may_be_zero, value.shape))
 
 
+def _with_transposed_weight(
+    config: AddmmConfig, get_deps: Callable[..., Any], node: Any, ep: Any
+) -> tuple[bool, list[Any]]:
+    """Return whether XNNPACK takes a product, and all its nodes. Upstream refuses a stored weight that is transposed:
+    what remains of a linear layer that executorch decomposed for another backend."""
+    given = node.args
+    weight = given[config.weight_idx]
+    transposed = weight.target == edge.permute_copy.default and [axis % 2 for axis in weight.args[1]] == [1, 0]
+    if not transposed or weight.args[0].op != "placeholder" or len(weight.users) > 1:
+        return get_deps(node, ep)  # XNNPACK's code drops the transposition, also for its other users
+    node.update_arg(config.weight_idx, weight.args[0])
+    try:
+        valid, nodes = get_deps(node, ep)
+    finally:
+        node.args = given
+    return valid, [*nodes, weight] if valid else []
+
+
 class _Partitioner(XnnpackPartitioner):
     """XnnpackPartitioner that respects exclude_ops, the enabled precisions for matrix products, and more constraints,
     and whose partitions do not depend on each other.
@@ -230,6 +248,8 @@ class _Partitioner(XnnpackPartitioner):
         for config in self.target_partitioner_configs.values():
             if isinstance(config, GEMMConfig):
                 config.check_constraints = partial(self._check_precision, config, config.check_constraints)
+            if isinstance(config, AddmmConfig):  # also of mm
+                config.get_deps = partial(_with_transposed_weight, config, config.get_deps)
             for table in (_CONSTRAINTS, *(table for name, table in _LOSSY.items() if name not in lossy)):
                 if config.target_name in table:
                     constraint = table[config.target_name]
