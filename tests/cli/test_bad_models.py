@@ -63,7 +63,7 @@ MODELS = {
     ),
     "a dynamic dimension whose ends are swapped": (
         inputs('inputs = [{ name = "x", shape = ["b"], dtype = "int8" }]\ndynamic = { b = { min = 8, max = 1 } }'),
-        "5:13: dimension 'b': expected min <= example <= max",
+        "5:13: dimension 'b': expected min <= example <= max, got 8, 8 and 1",
     ),
     "a dynamic dimension that depends on none": (
         inputs('inputs = [{ name = "x", shape = ["b"], dtype = "int8" }]\ndynamic = { b = "8*c" }'),
@@ -80,6 +80,10 @@ MODELS = {
     "two inputs of a name": (
         inputs('inputs = [{ name = "x", shape = [2], dtype = "int8" }, { name = "x", shape = [2], dtype = "int8" }]'),
         "4:58: attribute 'inputs': expected names, each once, got 'x'",
+    ),
+    "an input's range whose ends are swapped": (
+        inputs('inputs = [{ name = "x", shape = [2], dtype = "float32", range = [1, 0] }]'),
+        "4:57: input 'x': expected [lowest, highest], got [1.0, 0.0]",
     ),
     "an input's range of one number": (
         inputs('inputs = [{ name = "x", shape = [2], dtype = "float32", range = [1] }]'),

@@ -206,7 +206,7 @@ def test_each_method_is_quantized_by_actions_of_its_own_and_lowered_with_its_sta
             'entry = "net.py:Net"\noutputs = ["y"]\n',
             "BUILD.toml:5:1: each of the 'methods' has its own 'outputs'; expected none beside them",
         ),
-        ("max = 4", "max = 0", "BUILD.toml:8:13: dimension 'n': expected min <= example <= max"),
+        ("max = 4", "max = 0", "BUILD.toml:8:13: dimension 'n': expected min <= example <= max, got 1, 1 and 0"),
         ("scale=factor", "scale=fact", "BUILD.toml:12:1: attribute 'call': "),
         ("shape = [1, 8]", 'shape = ["m", 8]', "BUILD.toml:11:25: input 'x': dimension 'm' is not in the table"),
         (

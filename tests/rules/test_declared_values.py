@@ -80,7 +80,7 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         (
             "pte_test",
             {"cases": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
-            "expected [lowest, highest]",
+            "expected [lowest, highest], got [1.0, 0.0]",
         ),
         (
             "engine",

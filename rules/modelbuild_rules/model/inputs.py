@@ -146,8 +146,9 @@ def dynamic_dimensions(
 def _bounds_problem(size: Dynamic) -> str:
     if size.min == size.max:
         return f" is always {size.min}; expected a number in 'shape'"
-    if not size.min <= (size.min if size.example is None else size.example) <= size.max:
-        return ": expected min <= example <= max"
+    example = size.min if size.example is None else size.example
+    if not size.min <= example <= size.max:
+        return f": expected min <= example <= max, got {size.min}, {example} and {size.max}"
     return ""
 
 
@@ -183,7 +184,7 @@ def _problem(each: ModelInput, dynamic: Collection[str]) -> tuple[str, str] | No
     if each.file is None and (each.shape is None or each.dtype is None):
         return "name", "expected 'shape' and 'dtype', or 'file'"
     if each.range and not each.range[0] <= each.range[1]:
-        return "range", "expected [lowest, highest]"
+        return "range", f"expected [lowest, highest], got {[*each.range]}"
     low, high = _BOUNDS.get(each.dtype or "", (-math.inf, math.inf))
     if each.range and not (low <= each.range[0] and each.range[1] <= high):
         return "range", f"{each.dtype} ranges from {low} to {high}; expected [lowest, highest] within that"

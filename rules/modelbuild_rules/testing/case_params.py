@@ -98,8 +98,9 @@ def _check_step(
         expected = "; expected it in 'files', 'feed' or 'count', or a 'generator'" if in_steps else ""
         raise ctx.error(place, f"{what}: no {'value' if in_steps else 'file'} for the input '{missing[0]}'{expected}")
     if step.generator is not None:
-        if step.generator.range and not step.generator.range[0] <= step.generator.range[1]:
-            raise ctx.error((*tables["generator"], "range"), "expected [lowest, highest]")
+        span = step.generator.range
+        if span and not span[0] <= span[1]:
+            raise ctx.error((*tables["generator"], "range"), f"expected [lowest, highest], got {[*span]}")
         place = (*tables["generator"], "sizes")
         check_names(ctx, "dynamic dimension", place, step.generator.sizes, tested.dynamic(method))
     for name, fed in step.feed.items():

@@ -260,7 +260,7 @@ def _check(ctx: Context[TensorrtEngineAttrs]) -> None:
         raise ctx.error("host_code", message)
     for index, each in enumerate(attrs.inputs):
         if each.range and not each.range[0] <= each.range[1]:
-            raise ctx.error(("inputs", index, "range"), "expected [lowest, highest]")
+            raise ctx.error(("inputs", index, "range"), f"expected [lowest, highest], got {[*each.range]}")
 
 
 def _check_profile(ctx: Context[TensorrtEngineAttrs], index: int, profile: Mapping[str, Sizes]) -> None:
@@ -272,6 +272,9 @@ def _check_profile(ctx: Context[TensorrtEngineAttrs], index: int, profile: Mappi
         if not _NAME.match(name):
             raise ctx.error(("profiles", index, name), f"dimension '{name}': expected a name of letters, digits and _")
         if not size.min <= size.opt <= size.max:
-            raise ctx.error(("profiles", index, name), f"dimension '{name}': expected min <= opt <= max")
+            raise ctx.error(
+                ("profiles", index, name),
+                f"dimension '{name}': expected min <= opt <= max, got {size.min}, {size.opt} and {size.max}",
+            )
     if not profile:
         raise ctx.error(("profiles", index), "expected the sizes of one or more dimensions")
