@@ -1,12 +1,13 @@
 """Print what a change to a model for CUDA repeats: the actions that run, by kind, and the seconds.
 
     .venv/bin/python benchmarks/cuda_changes.py [CHANGE...] [--jobs N] [--peers NAME...]
-    .venv/bin/python benchmarks/cuda_changes.py --cold MODEL... [--jobs N...]
+    .venv/bin/python benchmarks/cuda_changes.py --cold MODEL... [--jobs N... | --workers N...]
 
 Each row builds a program from timm 1.0.31 after the row above it, with one cache: ResNet-18, other weights, another
 layer, float16, four pictures, and ResNet-34. `--peers` runs scripts after each row, with one cache of Inductor for all
 rows: torch's `aoti_compile_and_package`, and ExecuTorch's partitioner for CUDA. They need a GPU and a C++ compiler.
-`--cold` builds programs of timm's models together, with an empty cache for each number of jobs.
+`--cold` builds programs of timm's models together, with an empty cache for each number of jobs, or of workers of the
+farm of benchmarks/farm.py.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from farm import PYTHON, farm
 
 KINDS = (
     *("export", "partition", "weights", "choices", "choose", "compile", "kernel", "wrapper", "interface", "link"),
@@ -95,14 +98,14 @@ def workspace_of(folder: Path, programs: Iterable[tuple[str, str, int, str]]) ->
     return folder
 
 
-def build(workspace: Path, cache: Path, names: Sequence[str], jobs: int) -> tuple[Counter[str], Counter[str], float]:
+def build(workspace: Path, cache: Path, names: Sequence[str], *flags: str) -> tuple[Counter[str], Counter[str], float]:
     """Build programs; return the numbers of actions that ran and of all, by kind, and the seconds."""
     result = workspace / "result.json"
     command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", *(f"//:{name}" for name in names)]
     began = time.monotonic()
     environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(cache)}
     with result.open("w") as out:
-        subprocess.run([*command, "--jobs", str(jobs), "--json"], check=True, stdout=out, env=environment)
+        subprocess.run([*command, *flags, "--json"], check=True, stdout=out, env=environment)
     seconds = time.monotonic() - began
     actions = json.loads(result.read_text())["actions"]
     ran = Counter(each["mnemonic"] for each in actions if each["status"] == "ran")
@@ -131,27 +134,36 @@ def changes(folder: Path, names: Sequence[str], jobs: int, peers: Sequence[str])
     heads = ["change", *KINDS, "seconds", *peers]
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
     for name in names:
-        ran, every, seconds = build(workspace, folder / "cache", [name], jobs)
+        ran, every, seconds = build(workspace, folder / "cache", [name], f"--jobs={jobs}")
         print(row(name, ran, every, [seconds, *(peer(workspace, each, name) for each in peers)]), flush=True)
 
 
-def cold(folder: Path, models: Sequence[str], jobs: Sequence[int]) -> None:
+def cold(folder: Path, models: Sequence[str], jobs: Sequence[int], workers: Sequence[int]) -> None:
     workspace = workspace_of(folder / "workspace", [(name, f'{{ name = "{name}" }}', 1, "float32") for name in models])
-    for number in jobs:
-        _, every, seconds = build(workspace, folder / str(number), models, number)
-        print(f"{len(models)} programs, {sum(every.values())} actions, {number} jobs: {seconds:.0f} s", flush=True)
+    (workspace / "MODELBUILD.toml").write_text(f'[remote]\npython = "{PYTHON}"\n')
+
+    def row(what: str, *flags: str) -> None:
+        _, every, seconds = build(workspace, folder / what, models, *flags)
+        print(f"{len(models)} programs, {sum(every.values())} actions, {what}: {seconds:.0f} s", flush=True)
+
+    for number in [] if workers else jobs:
+        row(f"{number} jobs", f"--jobs={number}")
+    for number in workers:
+        with farm(folder / f"farm{number}", number) as address:
+            row(f"{number} workers", f"--remote-cache={address}", f"--remote-executor={address}", "--strategy=*=remote")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("changes", nargs="*", metavar="CHANGE", help=f"of {', '.join(CHANGES)} (default: all)")
     parser.add_argument("--jobs", type=int, nargs="+", default=[2])
+    parser.add_argument("--workers", type=int, nargs="+", default=[], metavar="N", help="with --cold, of a farm")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=[], metavar="NAME", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--cold", nargs="+", metavar="MODEL", help="build these models with an empty cache")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.cold:
-            cold(Path(folder), given.cold, given.jobs)
+            cold(Path(folder), given.cold, given.jobs, given.workers)
         else:
             changes(Path(folder), given.changes or [*CHANGES], given.jobs[0], given.peers)
 
