@@ -187,6 +187,20 @@ for dtype in (torch.float32, HALF, torch.bfloat16, torch.float64):
         *((each,) for each in given),
         dynamic={(0, 0): (1, 6)},
     )
+for dtype in (torch.float32, HALF, torch.bfloat16, torch.float64):
+    form(
+        f"transposed weight {str(dtype)[6:]}",
+        lambda x, w, b: (x @ w.T, torch.addmm(b, x, w.T).relu(), x[:, :5] @ w, F.linear(x, w, b)),
+        *((each.to(dtype),) for each in (n(2, 8), ODD, n(0, 8), -n(5, 8), n(2, 8))),
+        own=[n(5, 8, dtype=dtype), n(5, seed=1, dtype=dtype)],
+        dynamic={(0, 0): (0, 8)},
+    )
+    form(
+        f"products with NaN {str(dtype)[6:]}",
+        lambda x, y, w: (x @ w, torch.bmm(y.expand(2, 8, 3), w.expand(2, 3, 4))),
+        *((each.to(dtype)[:, :3], each.to(dtype).view(8, 1)) for each in (n(1, 8), ODD, -ODD, n(1, 8))),
+        own=[n(3, 4, dtype=dtype)],
+    )
 form("var of great numbers", lambda x: (x * 1e20).std(1) / 1e20, (n(2, 40),))
 form("var of small numbers", lambda x: (x * 1e-24).std(1) * 1e24, (n(2, 40),))
 

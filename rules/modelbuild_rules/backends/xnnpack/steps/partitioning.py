@@ -195,11 +195,13 @@ _LOSSY: Mapping[str, Mapping[str, Callable[[Any], str]]] = {
         (
             "addmm.default",
             "avg_pool2d.default",
+            "bmm.default",
             "clamp.default",
             "convolution.default",
             "hardtanh.default",
             "linear.default",
             "max_pool2d.default",
+            "mm.default",
             "relu.default",
         ),
         _is_not_half,
