@@ -26,7 +26,7 @@ from pathlib import Path
 from farm import PYTHON, farm
 
 KINDS = (
-    *("export", "partition", "weights", "choices", "choose", "compile", "kernel", "wrapper", "interface", "link"),
+    *("export", "partition", "weights", "compile", "kernel", "wrapper", "interface", "link"),
     *("store", "emit"),
 )
 SOURCE = """import timm

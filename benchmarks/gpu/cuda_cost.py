@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "rules")]
 
 from modelbuild_rules.backends.cuda.steps.kernels import cost as model  # noqa: E402
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Rates, Tile, cost  # noqa: E402
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Rates, Tile, cost, spills  # noqa: E402
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS  # noqa: E402
 
 GPU = GPUS[90]
@@ -38,12 +38,11 @@ FAR = 2.5
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel's microseconds, its tile, the parts of its depth, and the registers of a thread; `spilled`: bytes."""
+    """A kernel's microseconds, its tile, and the parts of its depth; `spilled`: bytes."""
 
     took: float
     tile: Tile
     split: int
-    registers: int
     spilled: int
 
 
@@ -75,8 +74,8 @@ def of_tiles(line: dict[str, Any]) -> Timed:
         return (model._SUM_BEGIN + (split + 1) * size * 4 / model._SUM_BYTES / GPU.processors) / CLOCK
 
     kernels = [
-        Kernel(took + added(split), Tile(*tile), split, registers, spilled)
-        for took, tile, split, _, registers, spilled in line["rows"]
+        Kernel(took + added(split), Tile(*tile), split, spilled)
+        for took, tile, split, _, _, spilled in line["rows"]
     ]
     return Timed(product, kind, kernels, absolute=True)
 
@@ -95,9 +94,9 @@ def of_candidates(line: dict[str, Any]) -> Timed | None:
     else:
         rows, columns, count = output[-2], output[-1], 1
         depth = math.prod(sizes[-2]) // rows
-    for (took, _, registers, spilled), each in zip(line["rows"], options, strict=True):
+    for (took, _, _, spilled), each in zip(line["rows"], options, strict=True):
         tile = Tile(*(each[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")))
-        kernels.append(Kernel(took - LAUNCH, tile, split, registers, spilled))
+        kernels.append(Kernel(took - LAUNCH, tile, split, spilled))
     tf32 = types[-1] == "float32" and bool(options[0].get("ALLOW_TF32"))
     kind = "half" if types[-1] != "float32" else "tf32" if tf32 else "fp32"
     about: dict[str, Any] = {"bytes": 4 if types[-1] == "float32" else 2, "tf32": tf32}
@@ -110,12 +109,13 @@ def _shape(text: str) -> tuple[str, list[int]]:
 
 
 def estimated(timed: Timed, kernel: Kernel) -> float:
-    return cost(kernel.tile, timed.product, GPU, kernel.split, kernel.registers)
+    return cost(kernel.tile, timed.product, GPU, kernel.split)
 
 
 def loss(timed: Timed) -> float:
-    """Return the time of the cheapest kernel that does not spill, relative to the fastest one."""
-    costs = [(each.spilled > 0, estimated(timed, each), n) for n, each in enumerate(timed.kernels)]
+    """Return the time of the cheapest kernel, of those that spill nothing by estimate, relative to the fastest one."""
+    about = [(spills(each.tile, timed.product, GPU), estimated(timed, each)) for each in timed.kernels]
+    costs = [(*each, n) for n, each in enumerate(about)]
     return timed.kernels[min(costs)[2]].took / timed.fastest
 
 

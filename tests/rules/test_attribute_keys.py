@@ -205,8 +205,6 @@ def backend(kind: str, name: str, value: Any, **before: Any) -> Row:
     path = ("backend_stack", f"{kind}_stack", "backends", 0)
     steps = decided_by("backend", kind, name)
     changed = {f"{kind}#{BACKEND_STEPS[step]}" for step in steps}
-    if kind == "cuda" and "compile" in steps and name != "candidates":
-        changed.add("cuda#choices:p0")
     changed |= {f"{kind}#weights"} if f"{kind}#partition" in changed else set()
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
 
@@ -268,7 +266,7 @@ PROFILES = [{"x": PROFILE}]
 # TensorRT-RTX has no other architecture.
 TENSORRT_ELSEWHERE: tuple[Edit, ...] = ((("pte_program", "tensorrt", "device"), ":other_device"),)
 
-KERNELS = ("cuda#choices:p0", "cuda#choose:p0:mm:k0", "cuda#compile:p0", "cuda#kernel:p0:mm:k0")
+KERNELS = ("cuda#compile:p0", "cuda#kernel:p0:mm:k0")
 LINKED = ("cuda#wrapper:p0", "cuda#interface:p0", "cuda#link:p0")
 LOWERED = ("cuda#partition", "cuda#weights")  # of CUDA, without weights and with them
 EMITTED = ("tensorrt#emit", "cuda#emit")  # a program's manifest names its device
@@ -627,7 +625,7 @@ class ActionKeys:
         analyzer = Analyzer(Loader(load_workspace(self.root), self.rules.by_name), self.rules)
         for name in (name for named in targets.values() for name in named):
             analyzer.analyze(Label("", name))
-        contents = {"sensitivity": LAYERS, "leave": None, "choose": WORK, "kernels": WORK}
+        contents = {"sensitivity": LAYERS, "leave": None, "kernels": WORK}
         expanded: set[str] = set()
         while new := [n for n in analyzer.graph.nodes.values() if isinstance(n, Expansion) and n.id not in expanded]:
             for node in new:
@@ -746,11 +744,8 @@ def test_a_list_in_the_attribute_is_the_target_with_the_list(
 def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(action_keys: ActionKeys, attribute: str) -> None:
     row = ROWS[attribute]
     before, after = action_keys.before(json.dumps(row.before)), action_keys.keys(*row.before, (row.path, row.value))
-    # Kernels to time are compiled with the code.
-    timed = {"cuda#choices:p0", "cuda#choose:p0:mm:k0"} if attribute.endswith(".candidates") else set()
-    assert before.keys() ^ after.keys() == timed
-    changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
-    changed -= {"cuda#store:p0"} if timed else set()  # another expansion promises its input
+    assert before.keys() == after.keys()
+    changed = {name for name in before if before[name] != after[name]}
     # A check depends on what the partition step does, except on how the program is written.
     checks = {name.replace("#partition", "#check") for name in row.changed if name.endswith("#partition")}
     # A verification lowers a wrong program again.

@@ -114,8 +114,8 @@ class CudaBackend(Backend):
         return {**own, "capabilities": capabilities, "target": _target(facts)}
 
     def compile(self, ctx: Expander, part: Part) -> DerivedArtifact:
-        """Declare actions: one lists the choices of kernels, one makes each of them, one generates the code, one
-        compiles each kernel, one the C++ source, and one links them. Candidates to time are compiled with the code."""
+        """Declare actions: one generates the code, one compiles each kernel, one the C++ source, and one links them.
+        Candidates to time are compiled with the code."""
         attributes = self.compile_attributes(part.attributes, part.facts)
         return Compilation(part, self.tools, attributes).compile(ctx)
 

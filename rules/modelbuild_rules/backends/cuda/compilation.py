@@ -1,14 +1,12 @@
 """The actions that compile a partition.
 
-    choices        the products for which a kernel is chosen by cost
-    choose         one choice: its candidates are compiled until the cheapest is known
     compile        generates C++ source, and a request for each Triton kernel
     kernel         one kernel
     wrapper        the C++ source
     interface      the C++ that all libraries have in common, once for a kind of machine
     link           the library
 
-A choice and a kernel are keyed by what they are, so equal ones of all programs are compiled once.
+A kernel is keyed by what it is, so equal kernels of all programs are compiled once.
 """
 
 from __future__ import annotations
@@ -52,38 +50,26 @@ class Compilation:
 
     def compile(self, ctx: Expander) -> DerivedArtifact:
         """Declare the actions; return the library and how its constants derive from weights."""
-        if self.attributes["candidates"]:
-            return self._generate(ctx, ())
-        outputs = [Output("choices", "choices", "tree"), Output("plan", "plan.json")]
-        listed = self._lower(ctx, "choices", "choices", outputs, f"list choices of {self}")
-
-        def choose(ctx: Expander, plan: bytes) -> Mapping[str, Artifact]:
-            choices: list[PlannedWork] = json.loads(plan)
-            usages = [
-                self._on_kernels(ctx, "choose", "choice", listed["choices"], each, Output("usages", "usages.json"))
-                for each in choices
-            ]
-            return {"code": self._generate(ctx, usages)}
-
-        promised = ctx.expand(
-            reads=listed["plan"], promises=[Output("code", "code")], then=choose, name=f"choose:{self.part.id}"
-        )
-        return promised["code"]
-
-    def _generate(self, ctx: Expander, usages: Sequence[Artifact]) -> DerivedArtifact:
-        """Declare the action that generates code, and those that follow it."""
         outputs = [_CODE, Output("requests", "requests", "tree")]
         outputs += [Output("plan", "plan.json"), Output("wrapper", "wrapper.cpp")]
-        generated = self._lower(ctx, "compile", "generate_code", outputs, f"compile {self}", usages)
+        inputs = {name: artifact for name, artifact in self.part.inputs.items() if name != "runtime"}
+        generated = ctx.action(
+            "compile",
+            name=f"compile:{self.part.id}",
+            step=f"{_STEPS}.generate_code",
+            inputs=inputs,
+            outputs=outputs,
+            params={"attributes": {name: each for name, each in self.attributes.items() if name != "target"}},
+            tools=self.tools,
+            preload=PRELOAD,
+            resources=Resources(memory=self.part.memory(1)),
+            description=f"compile {self}",
+            error_text=self.part.error_text,
+        )
 
         def link(ctx: Expander, plan: bytes) -> Mapping[str, Artifact]:
             requests: list[PlannedWork] = json.loads(plan)
-            kernels = [
-                self._on_kernels(
-                    ctx, "kernel", "request", generated["requests"], each, Output("kernel", "kernel", "tree")
-                )
-                for each in requests
-            ]
+            kernels = [self._kernel(ctx, generated["requests"], each) for each in requests]
             return {"code": self._link(ctx, generated, kernels)}
 
         promised = ctx.expand(
@@ -126,47 +112,20 @@ class Compilation:
             **common,
         )["code"]
 
-    def _lower(
-        self,
-        ctx: Expander,
-        mnemonic: str,
-        step: str,
-        outputs: Sequence[Output],
-        description: str,
-        usages: Sequence[Artifact] = (),
-    ) -> Mapping[str, DerivedArtifact]:
-        """Declare an action that lowers the partition."""
-        inputs = {name: artifact for name, artifact in self.part.inputs.items() if name != "runtime"}
+    def _kernel(self, ctx: Expander, requests: DerivedArtifact, work: PlannedWork) -> Artifact:
+        """Declare the action that compiles a kernel, described by a part of a folder."""
         return ctx.action(
-            mnemonic,
-            name=f"{mnemonic}:{self.part.id}",
-            step=f"{_STEPS}.{step}",
-            inputs={**inputs, **({"usages": usages} if usages else {})},
-            outputs=outputs,
-            params={"attributes": {name: each for name, each in self.attributes.items() if name != "target"}},
-            tools=self.tools,
-            preload=PRELOAD,
-            resources=Resources(memory=self.part.memory(1)),
-            description=description,
-            error_text=self.part.error_text,
-        )
-
-    def _on_kernels(
-        self, ctx: Expander, step: str, name: str, folder: DerivedArtifact, work: PlannedWork, output: Output
-    ) -> Artifact:
-        """Declare an action that compiles kernels, described by a part of a folder."""
-        return ctx.action(
-            step,
-            name=f"{step}:{self.part.id}:{work['description']}:{work['id'][:8]}",
-            step=f"{_STEPS}.{step}",
-            inputs={name: replace(folder, subpath=work["id"])},
-            outputs=[output],
+            "kernel",
+            name=f"kernel:{self.part.id}:{work['description']}:{work['id'][:8]}",
+            step=f"{_STEPS}.kernel",
+            inputs={"request": replace(requests, subpath=work["id"])},
+            outputs=[Output("kernel", "kernel", "tree")],
             params={"capabilities": self.attributes["capabilities"]},
             tools=_KERNEL_TOOLS,
             preload=_KERNEL_PRELOAD,
             resources=Resources(memory=_KERNEL_MEMORY),
-            description=f"{step} {work['description']}",
-        )[output.name]
+            description=f"kernel {work['description']}",
+        )["kernel"]
 
     def __str__(self) -> str:
         return self.part.describe("cuda")

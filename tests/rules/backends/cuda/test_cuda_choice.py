@@ -18,8 +18,10 @@ from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels import choice
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates, merge
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, cost, fits, tile
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import compile_kernel, triton_compiler
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, cost, fits, spills, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
+from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch, TimingError, identity
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Entry, Tuning
 
@@ -85,51 +87,95 @@ def test_less_precision_is_faster() -> None:
     assert costs[0] > 2 * costs[1] > 2 * costs[2]
 
 
-def test_registers_limit_the_blocks_of_a_multiprocessor() -> None:
-    product = Product(12000, 384, 1536, bytes=2)
-    free, few, many = (cost(Tile(64, 64, 64, 8, 3), product, H100, 1, registers) for registers in (0, 64, 229))
-    assert free == few < many
-
-
-SPILLED, FAILED = 1, None
-
-
-@pytest.mark.parametrize(
-    ("compiled", "taken", "tried"),
-    [
-        ({0: (64, 0)}, 0, [0]),
-        ({0: (255, 0), 1: (64, 0)}, 1, [0, 1]),  # its registers make the cheapest one the dearest
-        ({0: (64, SPILLED), 1: (64, 0)}, 1, [0, 1]),
-        ({0: FAILED, 1: (64, 0)}, 1, [0, 1]),
-        ({0: (255, SPILLED), 1: (64, SPILLED), 2: FAILED}, 1, [0, 1, 2]),
-        ({0: FAILED, 1: FAILED, 2: FAILED}, 0, [0, 1, 2]),
-    ],
-)
-def test_the_cheapest_template_that_compiles_well_is_taken(
-    compiled: dict[int, Any], taken: int, tried: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-
-    def compile_template(template: Any) -> Any:
-        seen.append(template.number)
-        if compiled[template.number] is FAILED:
-            return None
-        registers, spills = compiled[template.number]
-        return SimpleNamespace(launchers=[SimpleNamespace(n_regs=registers, n_spills=spills, shared=0)])
-
-    sizes = [(64, 128, 32, 4, 3), (64, 128, 64, 4, 3), (32, 32, 32, 4, 1)]
+def test_the_cheapest_template_that_spills_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [(64, 64, 32, 4, 4), (32, 32, 128, 4, 2), (32, 32, 32, 4, 4)]
     templates = [
         SimpleNamespace(
             name=f"triton_mm_{n}",
-            number=n,
             log_info={"tile_shape": f"({rows}, {depth}, {columns})", "num_warps": warps, "num_stages": stages},
         )
         for n, (rows, columns, depth, warps, stages) in enumerate(sizes)
     ]
-    monkeypatch.setattr(choice, "_product", lambda template: (Product(4096, 1280, 320, bytes=2), 1))
-    monkeypatch.setattr(choice, "_compiled", compile_template)
-    index, ranked = Chooser(H100, Tuning())._by_cost(templates)
-    assert (index, ranked, seen) == (taken, [0, 1, 2], tried)
+    product = Product(197, 192, 192)
+    monkeypatch.setattr(choice, "_product", lambda template: (product, 1))
+    costs = [cost(Tile(*each), product, H100) for each in sizes]
+    assert min(costs) == costs[1]
+    assert Chooser(H100, Tuning())._by_cost(templates) == (2, [2, 0, 1])
+    costs = [cost(Tile(*each), half := replace(product, bytes=2), H100) for each in sizes]
+    monkeypatch.setattr(choice, "_product", lambda template: (half, 1))
+    assert Chooser(H100, Tuning())._by_cost(templates)[1] == sorted(range(3), key=costs.__getitem__)
+
+
+MATRICES = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(a, b, c, depth, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr):
+    rows, columns, part = tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, PART)
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for at in range(0, depth, PART):
+        left = tl.load(a + rows[:, None] * depth + at + part[None, :])
+        right = tl.load(b + columns[None, :] * depth + (at + part)[:, None])
+        total = tl.dot(left, right, total)
+    tl.store(c + rows[:, None] * COLUMNS + columns[None, :], total)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("capability", "sizes"),
+    [
+        (86, (64, 64, 32, 4, 4)),
+        (86, (64, 64, 64, 4, 3)),
+        (90, (64, 64, 64, 4, 3)),
+        (90, (64, 128, 64, 4, 3)),
+        (90, (32, 32, 64, 4, 4)),
+        (90, (32, 32, 128, 4, 2)),
+        (100, (64, 128, 32, 4, 4)),
+        (120, (128, 64, 64, 8, 3)),
+        (120, (128, 64, 32, 8, 4)),
+    ],
+)
+def test_tiles_that_spill_are_those_for_which_the_compiler_spills(
+    capability: int, sizes: tuple[int, int, int, int, int], tmp_path: Path
+) -> None:
+    signature = {**dict.fromkeys("abc", "*fp32"), "depth": "i32", "ROWS": "constexpr"}
+    signature |= {"COLUMNS": "constexpr", "PART": "constexpr"}
+    known = [[[place], [["tt.divisibility", 16]]] for place in range(4)]
+    constants = [[[4 + n], size] for n, size in enumerate(sizes[:3])]
+    options = {"num_warps": sizes[3], "num_stages": sizes[4]}
+    request = Request("product", MATRICES, signature, constants, known, options, capability, "tf32x3")
+    with triton_compiler(GPUS[capability], "tf32x3", tmp_path):
+        usage = compile_kernel(request, tmp_path).usage
+    assert (usage.spilled > 50) == spills(Tile(*sizes), Product(512, 512, 512), GPUS[capability])
+
+
+def launcher(warps: int, **sizes: int) -> Any:
+    return SimpleNamespace(config=SimpleNamespace(kwargs=sizes, num_warps=warps, num_stages=1))
+
+
+@pytest.mark.parametrize(
+    ("loads", "launchers", "chosen"),
+    [
+        (19, [launcher(4, XBLOCK=1024), launcher(8, XBLOCK=512)], 0),
+        (99, [launcher(4, XBLOCK=1024), launcher(8, XBLOCK=512)], 1),  # 792 values, and 198
+        (99, [launcher(4, XBLOCK=32, YBLOCK=32), launcher(8, XBLOCK=64, YBLOCK=64), launcher(4, XBLOCK=256)], 2),
+        (400, [launcher(4, XBLOCK=1024), launcher(8, XBLOCK=512), launcher(4, XBLOCK=512)], 1),  # none has few
+        (400, [launcher(4, BLOCK_M=64), launcher(4, BLOCK_M=32)], 0),  # of a model's own kernel
+    ],
+)
+def test_a_thread_loads_few_values(loads: int, launchers: list[Any], chosen: int) -> None:
+    kernel = SimpleNamespace(
+        launchers=launchers,
+        fn=SimpleNamespace(src="x = tl.load(a)\n" * loads, __name__="triton_poi_fused_0"),
+        heuristic_type=SimpleNamespace(name="POINTWISE"),
+        triton_meta={"signature": {"in_ptr0": "*fp32", "XBLOCK": "constexpr"}},
+    )
+    tuning = Tuning()
+    assert Chooser(H100, tuning).configuration(kernel, None) is launchers[chosen]
+    assert len(tuning.by_cost) == 1
 
 
 @pytest.mark.parametrize("split", [1, 8])
@@ -172,6 +218,8 @@ def test_a_tile_fits_shared_memory_and_is_not_much_larger_than_the_product() -> 
     assert fits(Tile(128, 128, 64, 8, 3), Product(512, 512, 512), H100)
     assert not fits(Tile(128, 128, 64, 8, 3), Product(512, 512, 512), GPUS[86])
     assert not fits(Tile(16, 128, 32, 4, 4), Product(512, 64, 512), H100)
+    assert not fits(Tile(128, 128, 64, 4, 3), Product(512, 512, 512), H100)  # it spills
+    assert fits(Tile(128, 128, 64, 4, 3), Product(512, 512, 512, tf32=True), H100)
 
 
 def chosen(tuning: Tuning, usual: int = 0, candidates: Candidates | None = None) -> int:

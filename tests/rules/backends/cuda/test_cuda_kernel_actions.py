@@ -1,4 +1,4 @@
-"""Choices and kernels of a CUDA program are actions of their own, which programs share."""
+"""Kernels of a CUDA program are actions of their own, which programs share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from modelbuild.step import Step
 from modelbuild_rules.backends.cuda.steps import (
-    choices,
-    choose,
     compile,
     generate_code,
     interface,
@@ -65,24 +63,16 @@ def by_kind(statuses: Mapping[str, str], kind: str) -> dict[str, str]:
     return {name.partition("p0:")[2]: status for name, status in named.items() if name.startswith(f"{kind}:")}
 
 
-def sizes(choices: Mapping[str, str]) -> dict[str, str]:
-    """Return the statuses of choices, by their products."""
-    return {name.rpartition(":")[0]: status for name, status in choices.items()}
-
-
 @pytest.mark.exhaustive
-def test_programs_share_choices_and_kernels(know_runtime: Callable[..., None], workspace: Workspace) -> None:
+def test_programs_share_kernels(know_runtime: Callable[..., None], workspace: Workspace) -> None:
     build = program_build(BACKENDS, shape="[1, 3, 16, 16]") + WIDE
     workspace.write({"MODELBUILD.toml": "", "BUILD.toml": build, "net.py": MODEL})
     know_runtime(workspace.root, workspace.cache, "//:program")
     first = workspace.build("//:program").statuses
-    stem, other = "convolution:256x32x27", "convolution:256x32x288"
-    assert sizes(by_kind(first, "choose")) == {stem: "ran", other: "ran"}
     kernels = by_kind(first, "kernel")
     assert len(kernels) > 2
     assert set(kernels.values()) == {"ran"}
     second = workspace.build("//:wide").statuses
-    assert sizes(by_kind(second, "choose")) == {stem: "cached", "convolution:256x64x288": "ran"}
     common = {name for name, status in by_kind(second, "kernel").items() if status == "cached"}
     assert common <= kernels.keys()
     assert any(name.startswith("triton_tem_fused_convolution") for name in common)
@@ -127,11 +117,7 @@ def test_a_library_is_the_same_in_one_process(
     partition = lowered.folder / "partitions" / lowered.plan[0]["id"] / "program"
     attributes = {"capabilities": [86], "target": "x86_64-linux-gnu.2.28", "precision": "fp32"}
     lower, run = {"attributes": attributes}, Steps(child, tmp_path)
-    listed = run(choices, lower, {"program": partition}, "choices", "plan.json")["choices"]
-    usages = [run(choose, attributes, {"choice": each}, "usages.json")["usages"] for each in listed.iterdir()]
-    assert usages
-    given = {"program": partition, "usages": usages}
-    code = run(generate_code, lower, given, "code", "requests", "plan.json", "wrapper.cpp")
+    code = run(generate_code, lower, {"program": partition}, "code", "requests", "plan.json", "wrapper.cpp")
     requests = sorted(code["requests"].iterdir())
     kernels = [run(kernel, attributes, {"request": each}, "kernel")["kernel"] for each in requests]
     compiled = run(wrapper, attributes, {"wrapper": code["wrapper"]}, "object.o")["object"]

@@ -10,22 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.errors import PTXASError
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.generate.requests import Requests
 from modelbuild_rules.backends.cuda.steps.kernels import compiler
-from modelbuild_rules.backends.cuda.steps.kernels.compiler import NotCompilable, Usage, compile_kernel, triton_compiler
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import compile_kernel, triton_compiler
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
-from modelbuild_rules.backends.cuda.steps.kernels.product_choice import (
-    Choice,
-    read_choice,
-    read_usages,
-    write_usages,
-)
 from modelbuild_rules.backends.cuda.steps.kernels.request import Request, of, read_request
 from modelbuild_rules.backends.cuda.steps.library.images import IMAGE, read_usage, write_image
 
@@ -166,19 +157,3 @@ def test_stages_that_do_not_fit_shared_memory_are_left_out(tmp_path: Path) -> No
     with triton_compiler(GPUS[90], None, tmp_path):
         many = compile_kernel(large, tmp_path)
     assert many.usage.shared > GPUS[86].shared_memory >= one.usage.shared
-
-
-def test_a_choice_is_read_as_it_was_written(tmp_path: Path) -> None:
-    made = Choice("mm", Product(64, 32, 16), 2, [Tile(16, 32, 64, 4, 3)], [request(tmp_path)])
-    assert read_choice(made.text()) == made
-    usages = {"a": Usage(32, 8, 1024), "b": None}
-    assert read_usages(write_usages(usages)) == usages
-
-
-def test_known_usages_stand_for_kernels(tmp_path: Path) -> None:
-    made, source = request(tmp_path), source_of(tmp_path)
-    target, options = GPUTarget("cuda", 86, 32), dict(made.options)
-    kernel = Requests({made.key: Usage(40, 8, 512)}, "tf32x3", tmp_path)(source, target=target, options=options)
-    assert (kernel.n_regs, kernel.n_spills, kernel.shared) == (40, 8, 512)
-    with pytest.raises(NotCompilable):
-        Requests({made.key: None}, "tf32x3", tmp_path)(source, target=target, options=options)

@@ -33,8 +33,6 @@ def keys(tmp_path: Path, analysed: Callable[..., AnalysedTarget]) -> Made:
         (tmp_path / "a.json").write_text(tuning)
         program = analysed(f'{{ type = "cuda"{more} }}', '{ type = "portable" }', capability=capability)
         program.expand(PLAN)
-        if "candidates" not in more:
-            program.expand(WORK, name="choose:p0")
         program.expand(WORK, name="kernels:p0")
 
         def staged(action: Action) -> list[StagedInput]:
@@ -68,7 +66,7 @@ def test_how_kernels_are_chosen_is_in_the_key_of_what_is_compiled_alone(keys: Ma
     usual, other = keys(), keys(more)
     changed = {name for name in {*usual, *other} if usual.get(name) != other.get(name)}
     assert "compile" in changed
-    assert changed <= {"choices", "choose", "compile", *(["emit"] if "candidates" in more else [])}
+    assert changed <= {"compile", *(["emit"] if "candidates" in more else [])}
 
 
 def test_the_capability_and_the_number_of_candidates_are_in_it(keys: Made) -> None:

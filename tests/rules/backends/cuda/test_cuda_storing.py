@@ -214,7 +214,7 @@ def test_new_weights_compile_nothing_and_give_the_program_of_a_whole_build(know_
     ran = workspace.build("//:program").statuses
     short = {name.partition("#")[2]: status for name, status in ran.items()}
     assert {name for name, status in short.items() if status == "ran"} == {"export", "weights", "store:p0", "emit"}
-    assert {"partition", "choices:p0", "compile:p0", "wrapper:p0", "link:p0"} <= short.keys()
+    assert {"partition", "compile:p0", "wrapper:p0", "link:p0"} <= short.keys()
     whole.build("//:program")
     other = next(whole.root.glob("modelbuild-out/*/program/program.pte"))
     assert before != made.read_bytes() == other.read_bytes()

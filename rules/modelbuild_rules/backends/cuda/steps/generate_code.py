@@ -1,7 +1,6 @@
 """Generate the code of a partition for the CUDA delegate, without the values of its weights.
 
 Inputs   program  tree: the partition's program, without its weights
-         usages   what candidates use (choose.py); candidates that no file names are compiled
          tuning   a tuning file, if the stack names one
 Params   attributes  the attributes of the backend's table that decide the bytes
 Outputs  code      tree: what link.py needs besides objects and kernels (library/code.py)
@@ -22,7 +21,6 @@ from modelbuild_rules.backend_api.steps.partition_files import read_changed
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
 from modelbuild_rules.backends.cuda.steps.kernel import REQUEST
-from modelbuild_rules.backends.cuda.steps.kernels.product_choice import Usages, read_usages
 from modelbuild_rules.backends.cuda.steps.library.code import write_code
 
 if TYPE_CHECKING:
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
 
 def run(step: Step) -> None:
     program, specs = input_structure(step)
-    usages = Usages()
-    for path in step.inputs.get("usages", ()):
-        usages |= read_usages(path.read_text())
     with no_gpu():
         made = write_code(
             program,
@@ -41,7 +36,6 @@ def run(step: Step) -> None:
             step.params["attributes"],
             read_changed(step.input("program")),
             next(iter(step.inputs.get("tuning", ())), None),
-            usages,
             step.outputs["code"],
             step.progress,
         )

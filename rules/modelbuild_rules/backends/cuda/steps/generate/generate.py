@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backend_api.steps.aten import aten_operator
@@ -22,9 +20,8 @@ from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, ta
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant, Weights, move
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
-from modelbuild_rules.backends.cuda.steps.kernels.compiler import PRODUCTS, Usage, refuse
+from modelbuild_rules.backends.cuda.steps.kernels.compiler import PRODUCTS
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, common_gpu
-from modelbuild_rules.backends.cuda.steps.kernels.product_choice import Choice
 from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 from modelbuild_rules.backends.cuda.steps.library.wrapper import interface
@@ -59,35 +56,6 @@ class Generated:
     estimate: Estimate | None = None
 
 
-class _Lowered(BaseException):
-    """Raised instead of generating code. Inductor reports other exceptions as failures."""
-
-
-def list_choices(
-    program: Any,
-    specs: Iterable[Any],
-    capabilities: Iterable[int],
-    precision: str = "fp32",
-    tuning: Tuning | None = None,
-    progress: Progress = ignore_progress,
-) -> list[Choice]:
-    """Return the choices of kernels that a partition needs, without a kernel being compiled. The arguments and errors
-    are those of `generate`."""
-    from torch._inductor.graph import GraphLowering
-
-    gpu = common_gpu(capabilities)
-    requests = Requests({}, PRODUCTS[precision], Path())
-    chooser = Chooser(gpu, tuning or Tuning(), None, progress, requests.request)
-
-    def stop(_: Any) -> None:
-        raise _Lowered
-
-    with patch.object(GraphLowering, "codegen_with_cpp_wrapper", stop), suppress(_Lowered):
-        target = target_gpu(gpu, chooser, requests, refuse, refuse, progress, precision=precision)
-        _lower(program, specs, gpu, precision, target, lambda _: None)
-    return list({each.key: each for each in chooser.choices}.values())
-
-
 def generate(
     program: Any,
     specs: Iterable[Any],
@@ -96,15 +64,13 @@ def generate(
     tuning: Tuning | None = None,
     candidates: Candidates | None = None,
     progress: Progress = ignore_progress,
-    usages: Mapping[str, Usage | None] = MappingProxyType({}),
 ) -> Generated:
     """Generate code from a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
     The values of its weights are not read.
 
     precision   of float32 products: "fp32" or "tf32"
     tuning      earlier choices on a GPU; it records the origin of each choice
-    candidates  receives the candidates of other choices
-    usages      what candidates use, by the keys of their requests; other candidates are compiled
+    candidates  receives the candidates of other choices, compiled
 
     Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
     version of torch. Inductor keeps state, so each process can make only one call.
@@ -136,7 +102,7 @@ def generate(
 
     progress("generating code")
     with TemporaryDirectory() as folder:
-        requests = Requests(usages, PRODUCTS[precision], Path(folder))
+        requests = Requests(PRODUCTS[precision], Path(folder))
         target = target_gpu(
             gpu, chooser, requests, requested.__setitem__, take, progress, **launched, precision=precision
         )

@@ -19,7 +19,6 @@ from modelbuild_rules.backends.cuda.steps.generate.generate import generate
 from modelbuild_rules.backends.cuda.steps.generate.lowerings import products
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import marked, nodes_without_kernels
 from modelbuild_rules.backends.cuda.steps.generate.no_gpu import no_gpu
-from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser, usable
 
 NO_LOWERING = "AOTInductor can't compile it for the CUDA delegate"
 
@@ -63,7 +62,6 @@ def refused(program: Any, specs: Any, reason: str) -> dict[str, str]:
         no_gpu(),
         patch.object(GraphLowering, "run_node", run),
         patch.object(GraphLowering, "codegen_with_cpp_wrapper", stop),
-        patch.object(Chooser, "template", lambda _, candidates: usable(candidates)[0]),
         patch.object(products, "CANDIDATES", 1),
         _metas_kept(program),
     ):

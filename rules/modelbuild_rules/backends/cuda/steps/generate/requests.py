@@ -5,62 +5,34 @@ Uses private parts of torch; target_gpu.py lists them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from modelbuild_rules.backends.cuda.steps.kernels import compiler, request
-from modelbuild_rules.backends.cuda.steps.kernels.compiler import NotCompilable, Usage
 from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 
 
-class Requested(BaseException):
-    """Raised instead of compiling a kernel. Inductor reports other exceptions as failures."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request.name)
-        self.request = request
-
-
 class Requests:
-    """Replacement of triton.compile: it returns a kernel of known usage, or compiles the kernel.
+    """Replacement of triton.compile: it compiles a kernel, or returns one that stands for it.
 
-    usages    what kernels use, by the keys of their requests; None for a kernel that does not compile
     products  Triton's precision of float32 products that state none
     folder    receives the modules of kernels, and Triton's cache
     """
 
-    def __init__(self, usages: Mapping[str, Usage | None], products: str | None, folder: Path) -> None:
+    def __init__(self, products: str | None, folder: Path) -> None:
         self.products, self.folder = products, folder
-        self._usages = usages
-        self._only_request = self._defer = False
+        self._defer = False
 
     def __call__(self, source: Any, target: Any = None, options: Any = None) -> Any:
         made = request.of(source, options, target.arch, self.products)
-        if self._only_request:
-            raise Requested(made)
         if self._defer:
-            return _Deferred(source, made, Usage(0, 0, 0))
-        if made.key in self._usages:
-            if (usage := self._usages[made.key]) is None:
-                raise NotCompilable(made.name)
-            return _Deferred(source, made, usage)
+            return _Deferred(source, made)
         kernel = compiler.compiled(made, made.options, self.folder)
         kernel.src, kernel.request = source, made
         return kernel
-
-    def request(self, kernel: Any) -> Request:
-        """Return the request for a kernel (a CachingAutotuner that is not compiled) with one configuration."""
-        self._only_request = True
-        try:
-            kernel.precompile()
-        except Requested as found:
-            return found.request
-        finally:
-            self._only_request = False
-        raise ValueError(f"{kernel.fn.__name__} is compiled already")
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -90,10 +62,10 @@ class _Deferred:
     n_max_threads = 1024
     function = module = run = packed_metadata = None
 
-    def __init__(self, source: Any, made: Request, usage: Usage) -> None:
+    def __init__(self, source: Any, made: Request) -> None:
         self.src, self.request, self.hash, self.name = source, made, made.key, made.name
-        self.n_regs, self.n_spills = usage.registers, usage.spilled
-        self.shared: int | str = usage.shared
+        self.n_regs = self.n_spills = 0
+        self.shared: int | str = 0
         self.metadata = SimpleNamespace(
             name=made.name,
             num_warps=made.options["num_warps"],

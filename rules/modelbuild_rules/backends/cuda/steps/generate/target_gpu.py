@@ -305,7 +305,7 @@ def _requesting(
         for value in scope.values():
             if isinstance(value, CachingAutotuner):
                 name, launchers = value.inductor_meta["kernel_name"], value.launchers
-                if len(launchers) > 1:  # what the configurations use decides between them
+                if chooser.times and len(launchers) > 1:
                     value.configs, value.compile_results, value.launchers = [e.config for e in launchers], [], []
                     value.precompile()
                 launcher = chooser.configuration(value, arguments.get(name))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates
-from modelbuild_rules.backends.cuda.steps.kernels.compiler import NotCompilable, Usage
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, template_cycles, tile
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, spills, template_cycles, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 from modelbuild_rules.backends.cuda.steps.kernels.launches import configuration_call, template_call
-from modelbuild_rules.backends.cuda.steps.kernels.product_choice import TRIED, Choice, cheapest
-from modelbuild_rules.backends.cuda.steps.kernels.request import Request
 from modelbuild_rules.backends.cuda.steps.kernels.timing import identity
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 
+_LOADED = 512
+"""Values that a thread can load in a kernel that spills no registers. They spilled from 784 on, and not up to 408, in
+kernels of depthwise convolutions for compute capability 9.0."""
 
-def usable(candidates: Sequence[Any]) -> Sequence[Any]:
+
+def _usable(candidates: Sequence[Any]) -> Sequence[Any]:
     """Return the Triton templates of Inductor's ChoiceCallers. Without any, return the first ChoiceCaller, a kernel of
     libtorch."""
     from torch._inductor.select_algorithm import TritonTemplateCaller
@@ -30,9 +32,7 @@ def usable(candidates: Sequence[Any]) -> Sequence[Any]:
 class Chooser:
     """Chooses kernels for one partition. It adds choices and their candidates to `candidates`.
 
-    cycles      the estimated cost of each chosen template, by the function with which the template renders its kernel
-    choices     choices by cost that are still to be made, if `request_of` is given, which returns the request for a
-                kernel (a CachingAutotuner): no candidate is compiled then
+    cycles  the estimated cost of each chosen template, by the function with which the template renders its kernel
     """
 
     def __init__(
@@ -41,16 +41,18 @@ class Chooser:
         tuning: Tuning,
         candidates: Candidates | None = None,
         progress: Progress = ignore_progress,
-        request_of: Callable[[Any], Request] | None = None,
     ) -> None:
         self._gpu, self._tuning, self._candidates, self._progress = gpu, tuning, candidates, progress
-        self._request_of = request_of
         self.cycles: dict[Any, float] = {}
-        self.choices: list[Choice] = []
+
+    @property
+    def times(self) -> bool:
+        """Whether candidates will be timed, so that they must be compiled."""
+        return self._candidates is not None
 
     def template(self, candidates: Sequence[Any]) -> Any:
         """Return one of Inductor's ChoiceCallers."""
-        templates = usable(candidates)
+        templates = _usable(candidates)
         chosen = self._template(templates)
         if hasattr(chosen, "make_kernel_render"):
             product, split = _product(chosen)
@@ -81,7 +83,7 @@ class Chooser:
         return templates[self._chosen(what, chosen, lambda: self._by_cost(templates), calls)]
 
     def configuration(self, kernel: Any, arguments: Sequence[Any] | None) -> Any:
-        """Return one of a kernel's launchers; without timing or tuning, the first in Inductor's order."""
+        """Return one of a kernel's launchers."""
         launchers = kernel.launchers
         if len(launchers) < 2:
             return launchers[0]
@@ -98,12 +100,13 @@ class Chooser:
             {**each.config.kwargs, "num_warps": each.config.num_warps, "num_stages": each.config.num_stages}
             for each in launchers
         ]
-        preferred = next((n for n, each in enumerate(launchers) if not each.n_spills), 0)
+        loaded = [_loaded(kernel.fn.src, each.config) for each in launchers]
+        usual = next((n for n, values in enumerate(loaded) if values <= _LOADED), loaded.index(min(loaded)))
 
         def calls(indices: Sequence[int]) -> dict[int, Call]:
             return {} if arguments is None else {n: configuration_call(launchers[n], arguments) for n in indices}
 
-        return launchers[self._chosen(what, chosen, lambda: (preferred, range(len(launchers))), calls)]
+        return launchers[self._chosen(what, chosen, lambda: (usual, range(len(launchers))), calls)]
 
     def _chosen(
         self,
@@ -138,26 +141,21 @@ class Chooser:
         """Return the preferred template, and all in the order of their costs."""
         product, split = _product(templates[0])
         tiles = [tile(each.log_info) for each in templates]
-
-        def usages(indices: Sequence[int]) -> Iterator[tuple[int, Usage | None]]:
-            for index, kernel in self._compiled(templates, indices):
-                yield index, _usage(kernel) if kernel else None
-
-        if self._request_of is None:
-            return cheapest(product, split, tiles, self._gpu, usages)
-        first, ranked = cheapest(product, split, tiles, self._gpu, lambda _: ())
-        tried = ranked[:TRIED]
-        requests = [self._request_of(_kernel(templates[index])) for index in tried]
-        self.choices.append(
-            Choice(_operator(templates[0]), product, split, [tiles[index] for index in tried], requests)
-        )
-        return first, ranked
+        costs = [(spills(each, product, self._gpu), cost(each, product, self._gpu, split)) for each in tiles]
+        ranked = sorted(range(len(tiles)), key=lambda index: (*costs[index], index))
+        return ranked[0], ranked
 
     def _compiled(self, templates: Sequence[Any], indices: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Yield each index with its candidate's compiled kernel; None if it does not compile."""
         for number, index in enumerate(indices, 1):
             self._progress(f"candidate for {_operator(templates[index])}", number, len(indices))
             yield index, _compiled(templates[index])
+
+
+def _loaded(source: str, config: Any) -> float:
+    """Return the number of values that each thread of a kernel of Inductor's loads, or 0 for another's kernel."""
+    sizes = [size for name, size in config.kwargs.items() if re.fullmatch(r"[XYZ]BLOCK|R\d_BLOCK", name)]
+    return source.count("tl.load(") * math.prod(sizes) / (32 * config.num_warps) if sizes else 0
 
 
 def _product(template: Any) -> tuple[Product, int]:
@@ -184,31 +182,20 @@ def _sizes(tensor: Any) -> tuple[int, ...]:
     return tuple(int(V.graph.sizevars.optimization_hint(each)) for each in sizes)
 
 
-def _kernel(template: Any) -> Any:
-    """Return a candidate's kernel (a CachingAutotuner)."""
+def _compiled(template: Any) -> Any:
+    """Return a candidate's compiled kernel (a CachingAutotuner); None if it does not compile."""
     from torch._inductor.codecache import PyCodeCache
 
     request = template.bmreq
     module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
-    return getattr(module, request.kernel_name)
-
-
-def _compiled(template: Any) -> Any:
-    """Return a candidate's compiled kernel (a CachingAutotuner); None if it does not compile."""
+    kernel = getattr(module, request.kernel_name)
     try:
-        kernel = _kernel(template)
         kernel.precompile()
     except (MemoryError, OSError):
         raise
-    except (Exception, NotCompilable):  # Triton, LLVM and ptxas raise different types; the next template is tried
+    except Exception:  # Triton, LLVM and ptxas raise different types; the next template is tried
         return None
     return kernel
-
-
-def _usage(kernel: Any) -> Usage:
-    """Return what a compiled kernel uses, of all configurations the most."""
-    each = kernel.launchers
-    return Usage(*(max(int(getattr(launcher, name)) for launcher in each) for name in ("n_regs", "n_spills", "shared")))
 
 
 def _described(template: Any) -> dict[str, Any]:

@@ -34,10 +34,6 @@ _SENT = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM,
 others."""
 
 
-class NotCompilable(BaseException):
-    """Raised for a kernel that is known not to compile. Inductor logs a traceback of other exceptions."""
-
-
 @dataclass(frozen=True, slots=True)
 class Usage:
     """The resources that a thread and a block of a kernel use.

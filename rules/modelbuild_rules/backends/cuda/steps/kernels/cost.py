@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelbuild_rules.backends.cuda.steps.kernels.device import REGISTERS, Gpu
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,9 @@ RATES = {
     "tf32": Rates(1100, 176, 568, 86, 12.4, 4950, 1.19),
     "half": Rates(946, 15.5, 949, 38, 11.4, 4700, 1.52),
 }
+_HELD = 64
+"""Elements of a tile's inputs for which a thread has registers in a float32 product, which splits each in two."""
+
 _SUM_BEGIN, _SUM_BYTES = 2600, 8  # cycles, and bytes per cycle, of the kernel that adds the parts of a depth
 
 
@@ -106,26 +109,34 @@ def fits(tile: Tile, product: Product, gpu: Gpu) -> bool:
     """Return whether a tile fits the GPU's shared memory and is less than twice as large as the product. For few
     columns, such as a picture's three channels, the smallest tiles fit."""
     small = tile.rows < 2 * max(product.rows, 16) and tile.columns <= max(32, 2 * product.columns - 1)
-    return small and tile.shared_memory(product) <= gpu.shared_memory
+    return small and tile.shared_memory(product) <= gpu.shared_memory and not spills(tile, product, gpu)
 
 
-def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int = 0) -> float:
-    """Return an estimate of a template's cycles, with its depth split into parts, and of the kernel that adds them.
+def spills(tile: Tile, product: Product, gpu: Gpu) -> bool:
+    """Return whether a thread has too few registers for its part of a tile, so that it keeps values in memory."""
+    if product.rates is not RATES["fp32"]:
+        return False
+    if gpu.capability // 10 in (9, 10, 11) and tile.rows >= 64:  # tensor cores read shared memory
+        held = (tile.rows + tile.columns) * tile.depth / tile.warps
+    else:  # warps that share rows or columns hold copies of them
+        rows = [2**n for n in range(tile.warps.bit_length()) if 16 * 2**n <= max(tile.rows, 16)]
+        held = min(tile.rows / n + tile.columns * n / tile.warps for n in rows) * tile.depth
+    return held / 32 > _HELD
 
-    registers  of a thread of a compiled kernel; they may let fewer blocks share a multiprocessor
-    """
-    cycles = template_cycles(tile, product, gpu, split, registers)
+
+def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1) -> float:
+    """Return an estimate of a template's cycles, with its depth split into parts, and of the kernel that adds them."""
+    cycles = template_cycles(tile, product, gpu, split)
     size = product.rows * product.columns * product.batch
     return cycles if split == 1 else cycles + _SUM_BEGIN + (split + 1) * size * 4 / _SUM_BYTES / gpu.processors
 
 
-def template_cycles(tile: Tile, product: Product, gpu: Gpu, split: int = 1, registers: int = 0) -> float:
+def template_cycles(tile: Tile, product: Product, gpu: Gpu, split: int = 1) -> float:
     """Return an estimate of the cycles of a template's kernel; the arguments are those of `cost`."""
     rates = product.rates
     size = product.rows * product.columns * product.batch
     blocks = math.ceil(product.rows / tile.rows) * math.ceil(product.columns / tile.columns) * product.batch * split
-    threads = min(gpu.threads, REGISTERS // registers) if registers else gpu.threads
-    most = max(1, min(gpu.shared_memory // tile.shared_memory(product), threads // (32 * tile.warps), 16))
+    most = max(1, min(gpu.shared_memory // tile.shared_memory(product), gpu.threads // (32 * tile.warps), 16))
     steps = math.ceil(tile.steps(product) / split)
     rounds, rest = divmod(math.ceil(blocks / gpu.processors), most)
     cycles = rates.begin + rounds * _round(tile, product, gpu, steps, most)

@@ -17,7 +17,6 @@ from modelbuild_rules.backends.cuda.steps.constants import layout, storage
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
 from modelbuild_rules.backends.cuda.steps.generate.weights import Constant
 from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
-from modelbuild_rules.backends.cuda.steps.kernels.compiler import Usage
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.images import read_usage
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
@@ -30,20 +29,12 @@ KERNELS = "kernels.json"
 """In the folder of generated code: the key of each kernel's request, by the kernel's name in the library's source."""
 
 
-def read_tuning(path: Path | None, attributes: Mapping[str, Any]) -> Tuning:
-    """Return the choices of a tuning file for the backend's attributes; none without a file. Raises StepError for an
-    invalid file."""
-    lowest = min(attributes["capabilities"])
-    return Tuning(read(path, version("torch"), version("triton"), lowest) if path else {})
-
-
 def write_code(
     program: Any,
     specs: Sequence[Any],
     attributes: Mapping[str, Any],
     changed: Mapping[str, str],
     tuning: Path | None,
-    usages: Mapping[str, Usage | None],
     folder: Path,
     progress: Progress = ignore_progress,
 ) -> Generated:
@@ -52,13 +43,14 @@ def write_code(
 
     changed   the qualified names of the buffers that the partition changes, by their names in its program
     tuning    a tuning file
-    usages    what candidates use, by the keys of their requests; other candidates are compiled
+
+    Raises StepError for an invalid tuning file.
     """
     lowest, limit = min(attributes["capabilities"]), attributes.get("candidates", 0)
     candidates = Candidates(limit) if limit else None
-    tuned = read_tuning(tuning, attributes)
+    tuned = Tuning(read(tuning, version("torch"), version("triton"), lowest) if tuning else {})
     precision = attributes.get("precision", "fp32")
-    made = generate(program, specs, attributes["capabilities"], precision, tuned, candidates, progress, usages)
+    made = generate(program, specs, attributes["capabilities"], precision, tuned, candidates, progress)
     (folder / KERNELS).write_text(json.dumps({each.name: each.request.key for each in made.kernels}, indent=1) + "\n")
     _write_constants(made.constants, changed, folder)
     about = {
