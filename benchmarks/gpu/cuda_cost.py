@@ -74,8 +74,7 @@ def of_tiles(line: dict[str, Any]) -> Timed:
         return (model._SUM_BEGIN + (split + 1) * size * 4 / model._SUM_BYTES / GPU.processors) / CLOCK
 
     kernels = [
-        Kernel(took + added(split), Tile(*tile), split, spilled)
-        for took, tile, split, _, _, spilled in line["rows"]
+        Kernel(took + added(split), Tile(*tile), split, spilled) for took, tile, split, _, _, spilled in line["rows"]
     ]
     return Timed(product, kind, kernels, absolute=True)
 

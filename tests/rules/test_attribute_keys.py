@@ -341,7 +341,6 @@ ROWS: Mapping[str, Row] = {
     "backend_stack.backends[](cuda).exclude_ops": backend("cuda", "exclude_ops", ["aten.add.Tensor"]),
     "backend_stack.backends[](cuda).data_dependent_ops": backend("cuda", "data_dependent_ops", "error"),
     "backend_stack.backends[](cuda).emulate_precision_casts": backend("cuda", "emulate_precision_casts", False),
-    "backend_stack.backends[](cuda).triton_kernels": backend("cuda", "triton_kernels", False),
     "backend_stack.backends[](cuda).gpu": backend("cuda", "gpu", 1),
     # The model's signature is in the program.
     "pte_program.model": Row(

@@ -66,9 +66,6 @@ class Cuda(Attrs):
     emulate_precision_casts: Annotated[bool, Decides("partition")] = True
     """Round between fused operators as eager mode does in bf16 and fp16."""
 
-    triton_kernels: Annotated[bool, Decides("partition")] = True
-    """Use ExecuTorch's Triton kernels for attention and top-k."""
-
     gpu: Annotated[int | None, Decides("partition")] = Field(default=None, ge=0, le=127)
     """Index of the device's GPU that runs the partitions; by default `gpu` of the device."""
 
@@ -101,11 +98,8 @@ class CudaBackend(Backend):
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         own = super().partition_attributes(attributes, facts)
-        gpu, casts, triton = (own.pop(name) for name in ("gpu", "emulate_precision_casts", "triton_kernels"))
-        specs = {
-            "emulate_precision_casts": "ON" if casts else "OFF",
-            "triton_kernel_mode": "ON" if triton else "OFF",
-        }
+        gpu, casts = (own.pop(name) for name in ("gpu", "emulate_precision_casts"))
+        specs = {"emulate_precision_casts": "ON" if casts else "OFF", "triton_kernel_mode": "ON"}
         return {**own, "target_device": f"cuda:{facts['gpu'] if gpu is None else gpu}", "specs": specs}
 
     def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
