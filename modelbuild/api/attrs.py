@@ -68,9 +68,7 @@ class _Reference(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            cls, core_schema.str_schema(min_length=1), serialization=core_schema.to_string_ser_schema()
-        )
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema(min_length=1))
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -107,9 +105,7 @@ class Entry(_Reference):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            cls._checked, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
-        )
+        return core_schema.no_info_after_validator_function(cls._checked, core_schema.str_schema())
 
     @classmethod
     def _checked(cls, text: str) -> Entry:
