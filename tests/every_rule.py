@@ -158,7 +158,7 @@ PACKAGE: dict[str, Any] = {
         {"name": "archives", "archives": ["a.npz"], "license": "MIT", "source": "https://host.example/x"},
         {
             "name": "generated",
-            "generator": "net.py:samples",
+            "entry": "net.py:samples",
             "srcs": ["net.py"],
             "data": ["a.txt"],
             "kwargs": {"n": 3},

@@ -43,7 +43,7 @@ SECONDS = 1.0
 INT8 = """
 [[dataset]]
 name = "{name}_inputs"
-generator = "cpu_models.py:inputs"
+entry = "cpu_models.py:inputs"
 kwargs = {{ name = "{name}" }}
 
 [[quantized_model]]

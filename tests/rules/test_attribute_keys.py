@@ -79,7 +79,7 @@ ENGINE = {
 }
 PROFILE = {"min": [1, 4], "opt": [2, 4], "max": [4, 4]}
 KERNELS = {"operators": ["my_ops::scale"], "eager": ["ops.py"], "srcs": ["scale.cpp"]}
-GENERATED = {"generator": "net.py:samples"}
+GENERATED = {"entry": "net.py:samples"}
 TARGETS: Mapping[str, Mapping[str, Any]] = {
     "torch_model": {
         "model": MODEL,
@@ -486,7 +486,7 @@ ROWS: Mapping[str, Row] = {
     **{
         f"dataset.{name}": dataset("generated", name, value, "generated#generate")
         for name, value in {
-            "generator": "net.py:others",
+            "entry": "net.py:others",
             "srcs": ["more.py"],
             "data": ["data.txt"],
             "kwargs": {"count": 3},

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class DatasetAttrs(OriginAttrs):
     """Samples: arrays by name, a model's inputs and, for metrics, labels. Set one of `files`, `archives` and
-    `generator`."""
+    `entry`."""
 
     files: dict[str, Sources] = Field(default_factory=dict)
     """`.npy`, `.json` or pictures, as `modelbuild run` reads them. The first files of all names make the first
@@ -26,7 +26,7 @@ class DatasetAttrs(OriginAttrs):
     archives: Sources = ()
     """`.npz` or `.safetensors` files; each is a sample, with arrays by name."""
 
-    generator: Entry | None = None
+    entry: Entry | None = None
     """`file.py:name` of a function that yields samples: dictionaries of numpy or torch arrays."""
 
     srcs: Sources = ()
@@ -43,7 +43,7 @@ class DatasetAttrs(OriginAttrs):
     """Distributions that the code uses without import statements."""
 
     seed: int = 0
-    """Seed of torch, random and numpy.random for the generator."""
+    """Seed of torch, random and numpy.random for the function."""
 
     max_samples: int | None = Field(default=None, ge=1)
     """Number of samples to use; by default all."""
@@ -61,16 +61,16 @@ max_samples = 32
 def dataset(ctx: Context[DatasetAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     archives = ctx.files(attrs.archives)[: attrs.max_samples]
-    if [bool(attrs.files), bool(archives), attrs.generator is not None].count(True) != 1:
-        raise ctx.error((), "expected one of 'files', 'archives' and 'generator'")
-    if attrs.generator is not None:
-        srcs = ctx.files(attrs.generator, attrs.srcs)
-        samples = _generated(ctx, attrs.generator, srcs)
+    if [bool(attrs.files), bool(archives), attrs.entry is not None].count(True) != 1:
+        raise ctx.error((), "expected one of 'files', 'archives' and 'entry'")
+    if attrs.entry is not None:
+        srcs = ctx.files(attrs.entry, attrs.srcs)
+        samples = _generated(ctx, attrs.entry, srcs)
         origin = attrs.origin((*srcs, *ctx.files(attrs.data)))
         return Dataset(generated=samples), Files((samples,)), origin
     for name in ("srcs", "data", "kwargs", "requires", "seed"):
         if name in attrs.model_fields_set:
-            raise ctx.error(name, f"'{name}' is for a generator; expected 'generator' as well")
+            raise ctx.error(name, f"'{name}' is for a function; expected 'entry' as well")
     files = {name: ctx.files(given) for name, given in attrs.files.items()}
     counts = {name: len(each) for name, each in files.items()}
     if len(set(counts.values())) > 1:
@@ -87,11 +87,11 @@ def dataset(ctx: Context[DatasetAttrs]) -> tuple[Provider, ...]:
     return made, Files(made.sources), attrs.origin(made.sources)
 
 
-def _generated(ctx: Context[DatasetAttrs], generator: Entry, srcs: tuple[Artifact, ...]) -> Artifact:
-    """Declare the action that runs the generator; return the folder of samples."""
+def _generated(ctx: Context[DatasetAttrs], entry: Entry, srcs: tuple[Artifact, ...]) -> Artifact:
+    """Declare the action that runs the function; return the folder of samples."""
     attrs = ctx.attrs
     params: GeneratedParams = {
-        "entry": ctx.entry(generator),
+        "entry": ctx.entry(entry),
         "kwargs": attrs.kwargs,
         "max_samples": attrs.max_samples,
         "seed": attrs.seed,
@@ -107,5 +107,5 @@ def _generated(ctx: Context[DatasetAttrs], generator: Entry, srcs: tuple[Artifac
         data=("data",),
         preload=("torch",),
         resources=Resources(memory=2 << 30),
-        description=f"generate samples with {generator}",
+        description=f"generate samples with {entry}",
     )["samples"]

@@ -95,7 +95,7 @@ def test_providers_of_the_rule(target: Any) -> None:
 
 def test_files_of_targets_that_code_reads_lie_below_their_targets(target: Any) -> None:
     table = f'[[http_file]]\nname = "table"\nurls = ["https://host/table.json"]\nsha256 = "{"0" * 64}"\n'
-    dataset = '[[dataset]]\nname = "samples"\ngenerator = "net.py:samples"\ndata = [":table"]\n'
+    dataset = '[[dataset]]\nname = "samples"\nentry = "net.py:samples"\ndata = [":table"]\n'
     attributes = "".join(f"{k} = {v}\n" for k, v in (BASE | {"data": '[":table"]'}).items())
     program = '[[pte_program]]\nname = "program"\nmodel = ":net"\nstack = ["portable"]\n'
     test = '[[pte_test]]\nname = "test"\nprogram = ":program"\nmodel = ":net"\n'

@@ -53,17 +53,17 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ("", "1:1: expected one of 'files', 'archives' and 'generator'"),
+        ("", "1:1: expected one of 'files', 'archives' and 'entry'"),
         ('archives = ["a.npy"]', "3:13: 'a.npy': expected a file ending in .npz or .safetensors"),
         ('files = { x = ["a.npy"], y = [] }', "3:1: expected as many files of each name, got 1 of 'x', 0 of 'y'"),
         ("files = { x = [] }", "3:1: no files; expected one or more"),
         (
             'files = { x = ["a.npy"] }\nkwargs = { n = 1 }',
-            "4:1: 'kwargs' is for a generator; expected 'generator' as well",
+            "4:1: 'kwargs' is for a function; expected 'entry' as well",
         ),
-        ('generator = "net.py"', "3:1: attribute 'generator': expected 'file.py:name', got 'net.py'"),
+        ('entry = "net.py"', "3:1: attribute 'entry': expected 'file.py:name', got 'net.py'"),
         (
-            'generator = "nett.py:f"',
+            'entry = "nett.py:f"',
             "3:1: no file 'nett.py' in //; did you mean 'net.py'?",
         ),
     ],

@@ -30,7 +30,7 @@ inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 
 [[dataset]]
 name = "data"
-generator = "samples.py:samples"
+entry = "samples.py:samples"
 kwargs = { count = 4 }
 
 [[quantization_recipe]]

@@ -41,7 +41,7 @@ inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
 [[dataset]]
 name = "data_{count}"
 matrix = { count = [4, 9] }
-generator = "samples.py:samples"
+entry = "samples.py:samples"
 kwargs = { count = "{count}" }
 
 [[quantization_recipe]]

@@ -57,7 +57,7 @@ inputs = [{ name = "x", shape = [8, 32], dtype = "float32", range = [-1, 1] }]
 
 [[dataset]]
 name = "data"
-generator = "samples.py:samples"
+entry = "samples.py:samples"
 kwargs = { count = 3 }
 
 [[quantization_recipe]]
@@ -112,7 +112,7 @@ calibration = ":rows"
 
 [[dataset]]
 name = "rows"
-generator = "samples.py:rows"
+entry = "samples.py:rows"
 
 [[quantization_recipe]]
 name = "both"
