@@ -26,7 +26,6 @@ class ActionRequest:
     keyed_local  the local files in the key, which no state of a distribution in `tools` contains
     beside   distributions in `tools` that the toolchain lacks: their packages are among the local modules
     preload  modules that a warm worker imports before it forks
-    ahead    distributions in `tools` that these modules may import
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
     device   the identity of the device on which a part of it runs; empty if there is none
     limit    the time that it may run, if there is a limit
@@ -40,7 +39,6 @@ class ActionRequest:
     modules: Mapping[str, str] = field(default_factory=dict)
     local: tuple[StagedInput, ...] = ()
     preload: tuple[str, ...] = ()
-    ahead: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     device: Mapping[str, str] = field(default_factory=dict)
     limit: TimeLimit | None = None

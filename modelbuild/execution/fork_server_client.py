@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _MOST_SHOWN = 60
 class EndedProcess:
     """The end of a worker: its exit status, or minus the signal that killed it, and its report (see worker/child.py).
     `problem` is the reason if it never ran; it is `late` if it was killed because it reached its limit. It never ran
-    either if distributions are `lacking` (see orders.Lack)."""
+    either if it is `unfit` (see orders.Unfit)."""
 
     status: int = 0
     report: str = ""
@@ -43,7 +43,7 @@ class EndedProcess:
     max_rss: int = 0
     problem: str = ""
     late: bool = False
-    lacking: Sequence[str] = ()
+    unfit: bool = False
 
 
 class ForkServer:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,31 +35,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of fork server: its Python, the modules that it imports, and the distributions that these find."""
+    """A kind of fork servers: their Python, and the modules that they import."""
 
     program: str
     python: Interpreter = field(compare=False)
     preload: tuple[str, ...] = ()
-    distributions: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, request: ActionRequest) -> _Kind:
-        """Return the first kind to try for an action: its modules find the distributions of all actions with them."""
-        python = request.python
         # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
-        if request.action.resources.gpu or not request.preload:
-            return cls(python.program, python)
-        return cls(python.program, python, request.preload, request.ahead)
-
-    def with_more(self, distributions: Sequence[str]) -> _Kind:
-        """Return a kind whose modules find more distributions."""
-        return replace(self, distributions=tuple(sorted({*self.distributions, *distributions})))
+        preload = () if request.action.resources.gpu else request.preload
+        return cls(request.python.program, request.python, preload)
 
 
 class LocalExecutor:
     """An Executor. The modules that are loaded in an action do not depend on other actions: each different
     `Action.preload` of a Python has its own fork server, and several if its modules import more if more packages are
-    there. A server starts with the first action that needs it.
+    there. A server starts with the first action that needs it, and its modules find the distributions in that action's
+    key.
 
     workspace_root   the workspace; actions see only their declared inputs of it
     scratch          folder for sandboxes, preferably on the store's file system; shared by builds
@@ -89,10 +83,10 @@ class LocalExecutor:
         self._spare = spare
         self._namespaces = namespaces
         self._lock = threading.Lock()
-        self._warm: dict[_Kind, ForkServer] = {}
+        self._warm: dict[_Kind, list[ForkServer]] = {}
         self._scratch: Scratch | None = None
         self._compiled: set[str] = set()
-        self._waiting: dict[_Kind, list[Action]] = {}  # for modules that a fork server imports
+        self._waiting: dict[ForkServer, list[Action]] = {}  # for modules that it imports
         self._running = 0
         self._closed = False
 
@@ -119,9 +113,9 @@ class LocalExecutor:
         """End all processes. Running actions return at once, as interrupted."""
         with self._lock:
             self._closed = True
-            server = [*self._warm.values(), *([] if self._spare is None else [self._spare])]
+            servers = [*chain(*self._warm.values()), *([] if self._spare is None else [self._spare])]
             self._warm, self._spare = {}, None
-        for process in server:
+        for process in servers:
             process.close()
         with self._lock:
             self._clean_up()
@@ -156,7 +150,7 @@ class LocalExecutor:
     def _run_step(self, sandbox: Sandbox, request: ActionRequest) -> Outcome:
         action = request.action
         self._compile(request)
-        ended = self._run_in_worker(sandbox, request, _Kind.of(request))
+        ended = self._run_in_worker(sandbox, request)
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
@@ -173,23 +167,26 @@ class LocalExecutor:
             return Outcome(None, problem + where, stdout, stderr)
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
 
-    def _run_in_worker(self, sandbox: Sandbox, request: ActionRequest, kind: _Kind) -> EndedProcess:
-        action = request.action
-        server = self._warm_for(kind)
-        if server is None:
-            return EndedProcess(problem="interrupted")
-        with self._lock:  # otherwise the server could become ready between the check and the append
-            if kind.preload and not server.ready:
-                self._waiting.setdefault(kind, []).append(action)
-                self._show(action, f"starting a worker with {kind.preload[0]}", waiting=True)
-        ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
-        return self._run_in_worker(sandbox, request, kind.with_more(ended.lacking)) if ended.lacking else ended
+    def _run_in_worker(self, sandbox: Sandbox, request: ActionRequest) -> EndedProcess:
+        action, kind = request.action, _Kind.of(request)
+        for number in count():
+            server = self._server(kind, number, request)
+            if server is None:
+                break
+            with self._lock:  # otherwise the server could become ready between the check and the append
+                if kind.preload and not server.ready:
+                    self._waiting.setdefault(server, []).append(action)
+                    self._show(action, f"starting a worker with {kind.preload[0]}", waiting=True)
+            ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
+            if not ended.unfit:
+                return ended
+        return EndedProcess(problem="interrupted")
 
-    def _server_ready(self, kind: _Kind, seconds: float) -> None:
+    def _server_ready(self, server: ForkServer, preload: tuple[str, ...], seconds: float) -> None:
         with self._lock:
-            waiting = self._waiting.pop(kind, [])
+            waiting = self._waiting.pop(server, [])
         if self._reporter is not None:
-            self._reporter.emit(WorkerReady(kind.preload, seconds))
+            self._reporter.emit(WorkerReady(preload, seconds))
         for action in waiting:
             self._show(action, "", waiting=True)
 
@@ -206,19 +203,20 @@ class LocalExecutor:
             for file in filter(None, files):
                 keep_byte_code(file)
 
-    def _warm_for(self, kind: _Kind) -> ForkServer | None:
+    def _server(self, kind: _Kind, number: int, request: ActionRequest) -> ForkServer | None:
+        """Return one of a kind's servers, which starts if there are not so many; None if the executor is closed."""
         python = kind.python
         with self._lock:
             if self._closed:
                 return None
-            server = self._warm.get(kind)
-            if server is None or not server.alive:
+            servers = self._warm.setdefault(kind, [])
+            if number == len(servers) or not servers[number].alive:
                 scratch = self._start()
                 imports = python.path if python.toolchain else import_path(self._workspace)
                 prefixes = (python.prefix, python.base_prefix)
                 settings: ServerSettings = {
                     "preload": kind.preload,
-                    "distributions": kind.distributions,
+                    "distributions": sorted(request.tools),
                     "import_path": imports,
                     "packages": {name: str(path) for name, path in self._packages.items()},
                     "readable": environment.readable(self._workspace, imports, prefixes),
@@ -227,10 +225,12 @@ class LocalExecutor:
                     "namespaces": self._namespaces,
                     "variables": environment.variables(scratch.path, cpus=1, prefix=python.prefix),
                 }
-                server = self._warm[kind] = self._take_spare(python) or ForkServer(python.program, python.prefix)
-                self._waiting.pop(kind, None)  # of a server that ended before it was ready
-                server.begin(settings, partial(self._server_ready, kind))
-            return server
+                server = self._take_spare(python) or ForkServer(python.program, python.prefix)
+                for ended in servers[number : number + 1]:
+                    self._waiting.pop(ended, None)  # it ended before it was ready
+                servers[number : number + 1] = [server]
+                server.begin(settings, partial(self._server_ready, server, kind.preload))
+            return servers[number]
 
     def _take_spare(self, python: Interpreter) -> ForkServer | None:
         """Return the spare fork server if it exists and runs this Python."""

@@ -34,7 +34,7 @@ class ServerSettings(WorkerSettings):
     """Modules to import before the first action."""
 
     distributions: Sequence[str]
-    """Canonical names of the distributions that these may import."""
+    """Canonical names of the distributions that these find."""
 
     namespaces: bool
     """False to do without namespaces, as where the kernel refuses them."""
@@ -167,12 +167,12 @@ class Failure(TypedDict):
     problem: str
 
 
-class Lack(TypedDict):
-    """A fork server's answer to an order that needs another server: the preloads looked for distributions in its key,
-    and did not find them, because they are not among the server's own."""
+class Unfit(TypedDict):
+    """A fork server's answer to an order that needs another server: with the distributions in its key, the preloads
+    would import other modules."""
 
     id: int
-    lacking: Sequence[str]
+    unfit: bool
 
 
 class Answer(Exit):

@@ -83,7 +83,6 @@ class Resolver:
         used = self._pythons(action.toolchain)
         environment = self._environment(used)
         needed = self._needed(action, inputs, environment.tools)
-        preload, ahead = self._ahead(action, needed, environment.tools)
         local = self._local.staged(needed.local)
         return ActionRequest(
             action,
@@ -93,8 +92,7 @@ class Resolver:
             modules=self._code.modules(*action.modules),
             local=local,
             keyed_local=_unstated(environment.installed, needed.beside, local),
-            preload=preload,
-            ahead=ahead,
+            preload=self._preload(action, needed, environment.tools),
             gpus=(visible() or self._gpus) if action.resources.gpu else (),
             device=self._identity(action.device) if action.device is not None else {},
             limit=self._limit(action),
@@ -122,16 +120,15 @@ class Resolver:
             raise tools.not_installed(needed.missing, action.tools, action.owner)
         return needed
 
-    def _ahead(self, action: Action, needed: Needed, tools: Tools) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the modules that may be imported before the action's local modules are laid out, and the distributions
-        that these may import: none that is not in the action's key, would import a local module, or is replaced by
-        a local module."""
+    def _preload(self, action: Action, needed: Needed, tools: Tools) -> tuple[str, ...]:
+        """Return the modules that may be imported before the action's local modules are laid out: none if they import a
+        distribution that is not in the action's key, would import a local module, or is replaced by a local module."""
         own = [module for module in action.preload if source_file(self._code.roots, module)]
         inner = (name for module, file in self._code.closure(*own) for name in imports(file, module))
         ahead = tools.needed((), {*action.preload, *inner})
         mixed = needed.local and (ahead.local or tools.shadow(needed.local))
         fits = not mixed and set(ahead.distributions) <= set(needed.distributions)
-        return (action.preload, ahead.distributions) if fits else ((), ())
+        return action.preload if fits else ()
 
     def _names(self, item: StagedInput) -> frozenset[str]:
         """Return the modules that a Python input may import."""

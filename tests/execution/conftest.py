@@ -97,9 +97,8 @@ class Bench:
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
         digests = self.digests(*(self.closure(what.step) if modules is None else modules))
         installed = Tools(self.workspace, self.packages)
-        ahead = installed.needed((), what.preload).distributions
         keyed = dict.fromkeys((*installed.needed(tools, what.preload).distributions, *tools), "1")
-        return ActionRequest(what, staged, keyed, digests, local, what.preload, ahead)
+        return ActionRequest(what, staged, keyed, digests, local, what.preload)
 
     def closure(self, step: str) -> list[str]:
         """Return the modules that a step's source imports; only the packages for a source that is not Python."""

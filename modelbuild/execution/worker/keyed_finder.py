@@ -78,8 +78,9 @@ class KeyedFinder:
         self._installed = installed
         self._inside = tuple(f"{folder.rstrip('/')}/" for folder in installed.folders)
         self.keyed = keyed
+        self._found: list[ModuleSpec] = []
         self._hidden: list[ModuleSpec] = []
-        self._unnamed: set[str] = set()
+        self._named: set[str] = set()
 
     def install(self) -> None:
         """Install the finder until the process ends."""
@@ -89,19 +90,24 @@ class KeyedFinder:
         """Return the modules of distributions, by canonical names."""
         return self._installed.of(names)
 
-    def hid(self, keyed: KeyedModules) -> list[str]:
-        """Return the distributions among these that were looked for in vain."""
-        found = self._unnamed & keyed.names
-        for spec in filter(keyed.contain, self._hidden):
-            found |= {name for name in keyed.names if self.of((name,)).contain(spec)}
-        return sorted(found)
+    def fits(self, keyed: KeyedModules) -> bool:
+        """Return whether everything that was looked for would be found, or not found, in these distributions too."""
+        return (
+            self._named & keyed.names == self._named & self.keyed.names
+            and all(map(keyed.contain, self._found))
+            and not any(map(keyed.contain, self._hidden))
+        )
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a module (PEP 451)."""
         spec = PathFinder.find_spec(name, path, target)
-        if spec is None or self.keyed.contain(spec) or not self._is_installed(spec):
+        if spec is not None and self.keyed.contain(spec):
+            if path is None:  # a package's own modules are where it is
+                self._found.append(spec)
+            return spec
+        if spec is None or not self._is_installed(spec):
             return spec
         self._hidden.append(spec)
         return None
@@ -112,7 +118,7 @@ class KeyedFinder:
         yield from PathFinder.find_distributions(type(context)(name=context.name, path=elsewhere))
         inside = [folder for folder in context.path if folder in self._installed.folders]
         asked = self.keyed.names if context.name is None else {canonical(context.name)}
-        self._unnamed |= asked - self.keyed.names
+        self._named |= set() if context.name is None else asked
         for name in sorted(asked & self.keyed.names):
             yield from PathFinder.find_distributions(type(context)(name=name, path=inside))
 

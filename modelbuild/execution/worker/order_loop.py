@@ -23,7 +23,7 @@ from modelbuild.execution.worker.keyed_finder import KeyedFinder
 from modelbuild.execution.worker.streams import Streams
 
 if TYPE_CHECKING:
-    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, Lack, NumberedOrder, Part, Ready
+    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, NumberedOrder, Part, Ready, Unfit
 
 # Bytes per read from the socket: enough for a few orders, and less than an allocator requests from the kernel.
 _CHUNK = 1 << 16
@@ -126,15 +126,15 @@ class OrderLoop:
                 child.late = True
                 os.kill(child.pid, signal.SIGKILL)
 
-    def _answer(self, answer: Answer | Failure | Lack | Part | Ready) -> None:
+    def _answer(self, answer: Answer | Failure | Part | Ready | Unfit) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
 
     def _fork(self, order: NumberedOrder) -> None:
-        """Start a child for an order, unless the preloads did not find a package in its key. Raises OSError."""
+        """Start a child for an order, unless the preloads would import other modules for it. Raises OSError."""
         started = time.monotonic()
         code, keyed = self._code_of(order), self._finder.of(order["distributions"])
-        if lacking := self._finder.hid(keyed):
-            self._answer({"id": order["id"], "lacking": lacking})
+        if not self._finder.fits(keyed):
+            self._answer({"id": order["id"], "unfit": True})
             return
         with ExitStack() as made:
             view = self._view(order)

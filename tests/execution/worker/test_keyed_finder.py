@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from modelbuild.events import WorkerReady
 from modelbuild.execution.worker.keyed_finder import InstalledModules
 from tests.script_rule import install, write
 
@@ -109,19 +110,45 @@ def test_the_error_for_a_module_that_a_step_lacks(bench: Any, site: Path) -> Non
     )
 
 
-def test_modules_that_are_imported_ahead_depend_on_no_other_action(bench: Any, site: Path) -> None:
-    """`alpha` uses `beta-two` if it is there; other actions, without `beta-two` in their keys, import it ahead, too."""
-    probing = "try:\n    import b_one\nexcept ImportError:\n    b_one = None\n"
+@pytest.mark.parametrize("first", [(), ("beta-two",)])
+def test_modules_that_are_imported_ahead_depend_on_no_other_action(bench: Any, site: Path, first: Any) -> None:
+    """`alpha` uses `beta-two` if it is there. Each server starts once, for the first action that needs it: other
+    packages in a key make no difference."""
+    started = []
+
+    class Reporter:
+        def emit(self, event: Any) -> None:
+            started.extend([event.modules] if isinstance(event, WorkerReady) else [])
+
+        def close(self) -> None:
+            """Do nothing."""
+
+    probing = (
+        "import importlib.metadata as m\ntry:\n    import b_one\nexcept ImportError:\n    b_one = None\n"
+        "try:\n    GAMMA = m.version('gamma')\nexcept m.PackageNotFoundError:\n    GAMMA = None\n"
+    )
     install(site, "alpha", "1.0", {"a_probes.py": f"import os\nHERE = os.getpid()\n{probing}"})
+    install(site, "gamma", "1.0", {"g.py": ""})
+    install(site, "delta", "1.0", {"d.py": ""})
     bench.step(
         "tiny",
         "import json, os\ndef run(step):\n    import a_probes\n"
-        "    found = [a_probes.b_one is not None, a_probes.HERE == os.getpid()]\n"
+        "    found = [a_probes.b_one is not None, a_probes.GAMMA, a_probes.HERE == os.getpid()]\n"
         "    step.outputs['out'].write_text(json.dumps(found))\n",
     )
+    bench.executor = bench.new_executor(reporter=Reporter())
+
+    def seen(*tools: str) -> Any:
+        return bench.value("tiny", preload=("a_probes",), tools=tools)
+
+    assert seen(*first) == [bool(first), None, False]
+    assert len(started) == 1
     for _ in range(2):
-        assert bench.value("tiny", preload=("a_probes",)) == [False, False]
-        assert bench.value("tiny", preload=("a_probes",), tools=("beta-two",)) == [True, False]
+        assert seen() == [False, None, False]
+        assert seen("delta", "beta-two") == [True, None, False]
+        assert seen("gamma") == [False, "1.0", False]
+        assert seen("delta") == [False, None, False]
+    assert started == [("a_probes",)] * 3
 
 
 def test_the_modules_of_a_distribution(site: Path) -> None:
