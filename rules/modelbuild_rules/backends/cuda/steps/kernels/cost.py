@@ -116,12 +116,11 @@ def spills(tile: Tile, product: Product, gpu: Gpu) -> bool:
     """Return whether a thread has too few registers for its part of a tile, so that it keeps values in memory."""
     if product.rates is not RATES["fp32"]:
         return False
-    if gpu.capability // 10 in (9, 10, 11) and tile.rows >= 64:  # tensor cores read shared memory
-        held = (tile.rows + tile.columns) * tile.depth / tile.warps
-    else:  # warps that share rows or columns hold copies of them
-        rows = [2**n for n in range(tile.warps.bit_length()) if 16 * 2**n <= max(tile.rows, 16)]
-        held = min(tile.rows / n + tile.columns * n / tile.warps for n in rows) * tile.depth
-    return held / 32 > _HELD
+    if gpu.capability // 10 in (9, 10, 11) and tile.rows >= 64:  # tensor cores read shared memory; sums take registers
+        return (tile.rows + tile.columns) * tile.depth / tile.warps / 32 >= _HELD
+    # Warps that share rows or columns hold copies of them.
+    rows = [2**n for n in range(tile.warps.bit_length()) if 16 * 2**n <= max(tile.rows, 16)]
+    return min(tile.rows / n + tile.columns * n / tile.warps for n in rows) * tile.depth / 32 > _HELD
 
 
 def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1) -> float:
