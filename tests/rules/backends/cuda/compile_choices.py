@@ -28,7 +28,7 @@ def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | Non
     program, specs = read_structure(partition / "program")
     attributes = {"capabilities": [90], "target": "x86_64-linux-gnu.2.28", **more}
     parts: list[tuple[Any, ...]] = []
-    made = write_code(program, specs, attributes, {}, tuning, {}, out, lambda *part: parts.append(part))
+    made = write_code(program, specs, attributes, {}, tuning, out, lambda *part: parts.append(part))
     requests = [text for each in made.kernels for text in (each.name, each.request.text())]
     (out / "library.so").write_text("\0".join([made.source, *requests]))
     out.with_name(f"{out.name}.parts").write_text(json.dumps(parts))

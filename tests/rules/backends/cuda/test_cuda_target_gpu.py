@@ -69,7 +69,7 @@ def test_other_versions_are_refused(installed: dict[str, str], expected: str, mo
 def target(capability: int, folder: Path, precision: str = "fp32") -> tuple[Any, ...]:
     """Return the arguments of target_gpu, which do nothing with kernels."""
     gpu = GPUS[capability]
-    requests = Requests({}, PRODUCTS[precision], folder)
+    requests = Requests(PRODUCTS[precision], folder)
     return gpu, Chooser(gpu, Tuning()), requests, lambda *_: None, lambda *_, **__: []
 
 

@@ -112,13 +112,14 @@ def test_choices_are_written_down_and_counted(compiled: Path) -> None:
 def test_compiling_shows_each_candidate_and_each_kernel(compiled: Path) -> None:
     parts = json.loads((compiled / "cost.parts").read_text())
     assert parts[0] == ["generating code"]
-    candidates = [each for each in parts if each[0] == "candidate for mm"]
-    assert [number for _, number, _ in candidates] == list(range(1, len(candidates) + 1))
+    assert "candidate for mm" not in {each[0] for each in parts}
     kernels = [each for each in parts if each[0] == "kernel"]
     assert kernels
     assert kernels == [["kernel", number, len(kernels)] for number in range(1, len(kernels) + 1)]
     timed = json.loads((compiled / "candidates.parts").read_text())
-    assert [number for what, number, total in timed[1:] if what == "candidate for mm"][-1] > len(candidates)
+    numbers = [number for what, number, total in timed[1:] if what == "candidate for mm"]
+    assert len(numbers) > 2
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 @pytest.mark.slow
