@@ -116,8 +116,10 @@ def spills(tile: Tile, product: Product, gpu: Gpu) -> bool:
     """Return whether a thread has too few registers for its part of a tile, so that it keeps values in memory."""
     if product.rates is not RATES["fp32"]:
         return False
-    if gpu.capability // 10 in (9, 10, 11) and tile.rows >= 64:  # tensor cores read shared memory; sums take registers
-        return (tile.rows + tile.columns) * tile.depth / tile.warps / 32 >= _HELD
+    if gpu.capability // 10 in (9, 10, 11) and tile.rows >= 64:  # tensor cores read shared memory
+        held = (tile.rows + tile.columns) * tile.depth / tile.warps / 32
+        # Of as many, the small tile spilled in products and was slow; the large one and convolutions were not.
+        return held > _HELD or (held == _HELD and tile.rows == 64 and product.taps == 1)
     # Warps that share rows or columns hold copies of them.
     rows = [2**n for n in range(tile.warps.bit_length()) if 16 * 2**n <= max(tile.rows, 16)]
     return min(tile.rows / n + tile.columns * n / tile.warps for n in rows) * tile.depth / 32 > _HELD
