@@ -104,7 +104,7 @@ class KeyedFinder:
         """Find a module (PEP 451)."""
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and self.keyed.contain(spec):
-            if path is None:  # a package's own modules are where it is
+            if path is None or self.keyed.packages.isdisjoint(path):  # other modules are where their package is
                 self._found.append(spec)
             return spec
         if spec is None or not self._is_installed(spec):

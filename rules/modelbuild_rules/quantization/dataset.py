@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 class DatasetAttrs(OriginAttrs):
     """Samples: arrays by name, a model's inputs and, for metrics, labels. Set one of `files`, `archives` and
     `entry`."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"generator": "entry"}
 
     files: dict[str, Sources] = Field(default_factory=dict)
     """`.npy`, `.json` or pictures, as `modelbuild run` reads them. The first files of all names make the first

@@ -151,6 +151,24 @@ def test_modules_that_are_imported_ahead_depend_on_no_other_action(bench: Any, s
     assert started == [("a_probes",)] * 3
 
 
+def test_modules_in_a_folder_of_several_distributions_are_imported_ahead_for_those_that_have_them(
+    bench: Any, site: Path
+) -> None:
+    probing = (
+        "try:\n    import shared.two\nexcept ImportError:\n    pass\nimport sys\nTWO = 'shared.two' in sys.modules\n"
+    )
+    install(site, "alpha", "1.0", {"a_probes.py": probing})
+    install(site, "one", "1.0", {"shared/one.py": ""})
+    install(site, "two", "1.0", {"shared/two.py": ""})
+    bench.step(
+        "tiny",
+        "import json\ndef run(step):\n    import a_probes\n"
+        "    step.outputs['out'].write_text(json.dumps(a_probes.TWO))\n",
+    )
+    for tools in (("one", "two"), ("one",), ("two",), ()):
+        assert bench.value("tiny", preload=("a_probes",), tools=tools) == ("two" in tools)
+
+
 def test_the_modules_of_a_distribution(site: Path) -> None:
     install(site, "native", "1.0", {"native/__init__.py": "", "fast.cpython-311-x86_64-linux-gnu.so": ""})
     found = InstalledModules([str(site), str(site / "missing")]).of(["native", "not-installed"])

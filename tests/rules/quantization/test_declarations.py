@@ -61,6 +61,7 @@ def error(tmp_path: Path) -> Callable[[str, str], str]:
             'files = { x = ["a.npy"] }\nkwargs = { n = 1 }',
             "4:1: 'kwargs' is for a function; expected 'entry' as well",
         ),
+        ('generator = "net.py:f"', "3:1: unknown attribute 'generator' of dataset 'data'; expected 'entry'"),
         ('entry = "net.py"', "3:1: attribute 'entry': expected 'file.py:name', got 'net.py'"),
         (
             'entry = "nett.py:f"',

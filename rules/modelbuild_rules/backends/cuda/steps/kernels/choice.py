@@ -47,7 +47,7 @@ class Chooser:
 
     @property
     def times(self) -> bool:
-        """Whether candidates will be timed, so that they must be compiled."""
+        """True if candidates will be timed, so that they must be compiled."""
         return self._candidates is not None
 
     def template(self, candidates: Sequence[Any]) -> Any:
