@@ -41,9 +41,7 @@ BUILD = program_build(
 
 # The steps whose outputs the fixture know_runtime puts into the cache, and all steps.
 KNOWN = {"cpp_runtime", "interface"}
-STEPS = KNOWN.union(
-    ("export", "weights", "partition", "compile", "choices", "kernel", "wrapper", "link", "store", "emit")
-)
+STEPS = KNOWN.union(("export", "weights", "partition", "compile", "kernel", "wrapper", "link", "store", "emit"))
 
 
 class Programs(Workspace):
