@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -21,6 +23,7 @@ from modelbuild.code.distributions import Distributions, canonical
 from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.tools import Tools
 from modelbuild.store.digests import digest_file
+from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.model.export_action import EXPORT_TOOLS
 from tests.script_rule import install
 from tests.workspace_builder import Workspace
@@ -69,7 +72,7 @@ def test_the_versions_of_unused_requirements_are_in_no_key(
     tools: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = states(*tools)
-    for name in set(UNUSED) - set(tools):  # CUDA names triton
+    for name in set(UNUSED) - set(tools):
         install(tmp_path, name.replace("-", "_"), "999.0", {f"{name.replace('-', '_')}/__init__.py": ""})
     monkeypatch.setattr(sys, "path", [sys.path[0], str(tmp_path), *sys.path[1:]])
     found = Distributions(tuple(sys.path)).find("hypothesis")
@@ -78,7 +81,7 @@ def test_the_versions_of_unused_requirements_are_in_no_key(
     assert states(*tools) == before
 
 
-@pytest.mark.parametrize("name", ["tabulate", "networkx", "numpy", "ruamel-yaml-clib", "torchao", "sympy"])
+@pytest.mark.parametrize("name", ["tabulate", "networkx", "numpy", "ruamel-yaml-clib", "torchao", "tqdm", "triton"])
 def test_the_version_of_a_used_requirement_is_in_the_key(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +107,28 @@ def test_an_environment_with_test_tools_has_the_keys_of_one_without(
     monkeypatch.setattr(sys, "path", path)
     assert Distributions(tuple(path)).find("pytest") is None
     assert states(*tools) == before
+
+
+IMPORT = """
+import importlib, json, sys
+from modelbuild.execution.worker.keyed_finder import InstalledModules, KeyedFinder
+modules, first, *others = json.loads(sys.argv[1])
+installed = InstalledModules(sys.path)
+finder = KeyedFinder(installed, installed.of(first))
+finder.install()
+for module in modules:
+    importlib.import_module(module)
+print([finder.fits(installed.of(other)) for other in others])
+"""
+
+
+def test_one_worker_imports_modules_for_all_steps_of_a_program() -> None:
+    """What the modules look for, and find or do not find, is in the key of each step, whatever a model requires."""
+    keyed = [[*states("timm", *EXPORT_TOOLS)], [*states(*EXPORT_TOOLS)]]
+    keyed += [[*states(*backend.tools)] for backend in BACKENDS.values() if "torch" in states(*backend.tools)]
+    command = [sys.executable, "-c", IMPORT, json.dumps([PRELOAD, *keyed])]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert json.loads(printed.lower()) == [True] * (len(keyed) - 1)
 
 
 NET = """
