@@ -13,6 +13,7 @@ from modelbuild.history.database import read_history
 from modelbuild.ids import ActionId
 
 _RUNS = 5  # the newest runs
+_TYPICAL = 1000
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
 
 
@@ -30,15 +31,22 @@ def action_estimates(directory: Path, ids: Iterable[str] | None = None) -> dict[
     return {subject: median(found) for subject, found in runs.items()}
 
 
+def typical_seconds(directory: Path) -> dict[str, float]:
+    """Return seconds by kind of action: the median of the newest runs."""
+    sql = f"SELECT {_COLUMNS} FROM measures WHERE name = 'seconds' ORDER BY at DESC LIMIT {_TYPICAL}"
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for subject, value in read_history(directory, sql):
+        if 0 <= value < inf:
+            kinds[ActionId(subject).kind].append(value)
+    return {kind: median(found) for kind, found in kinds.items()}
+
+
 def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Return seconds of these actions: of an action that never ran, the median of other actions with its mnemonic, or
-    one second if there are none."""
+    """Return seconds of these actions: of an action that never ran, those that are typical of its kind, or one second
+    if there are none."""
     wanted = set(ids)
     found = action_estimates(directory, wanted)
-    kinds: dict[str, list[float]] = defaultdict(list)
-    for name, seconds in found.items():
-        kinds[ActionId(name).kind].append(seconds)
-    typical = {kind: median(values) for kind, values in kinds.items()}
+    typical = typical_seconds(directory) if found.keys() != wanted else {}
     return {name: found.get(name, typical.get(ActionId(name).kind, 1.0)) for name in wanted}
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
 
-from modelbuild.history.estimates import action_estimates
+from modelbuild.history.estimates import action_estimates, typical_seconds
 from modelbuild.ids import ActionId
 
 
@@ -19,16 +17,17 @@ class TimeLeft:
         self._history = history
         self._waiting: dict[str, float | None] = {}
         self._seen: set[str] = set()
-        self._kinds: dict[str, list[float]] = defaultdict(list)
+        self._typical: dict[str, float] | None = None
 
     def expect(self, ids: Iterable[str]) -> None:
         """Add actions of the build."""
         new = [name for name in dict.fromkeys(ids) if name not in self._seen]
         self._seen.update(new)
         found = action_estimates(self._history, new)
-        for name, seconds in found.items():
-            self._kinds[ActionId(name).kind].append(seconds)
-        self._waiting |= {name: found.get(name) for name in new}
+        if found.keys() != set(new) and self._typical is None:
+            self._typical = typical_seconds(self._history)
+        typical = self._typical or {}
+        self._waiting |= {name: found.get(name, typical.get(ActionId(name).kind)) for name in new}
 
     def ended(self, name: str) -> None:
         """Remove an action."""
@@ -43,9 +42,7 @@ class TimeLeft:
         rest = 0.0
         longest = 0.0
         elapsed = dict(running)
-        typical = {kind: median(values) for kind, values in self._kinds.items()}
-        for name, known in self._waiting.items():
-            seconds = known if known is not None else typical.get(ActionId(name).kind)
+        for name, seconds in self._waiting.items():
             if seconds is None:
                 return None
             still = max(0.0, seconds - elapsed.get(name, 0.0))

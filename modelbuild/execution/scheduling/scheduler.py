@@ -100,7 +100,7 @@ class Scheduler:
         self._done: set[str] = set()
         self._runs: dict[str, Promise[tuple[Outcome, int] | None]] = {}  # by key
         self._begun: set[str] = set()
-        self._order: StartOrder | None = None  # set when an action first waits for a slot
+        self._order: StartOrder | None = None  # set when actions may have to wait for a slot
         self._actions = 0
         self._stopped = False
         self._loop: Loop
@@ -160,15 +160,18 @@ class Scheduler:
         """Start the first actions. A free slot waits for the lookups of preceding actions; otherwise each action of a
         program would wait for an action of another program."""
         waiting = [slots.grant(after=self._lookups) for slots in (self._slots, self._remote_slots)]
-        if any(waiting) and self._order is None:
-            nodes = self._nodes.keys() - self._done
-            self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
-            self._lookups.sort()
-            self._slots.sort()
-            self._remote_slots.sort()
+        if any(waiting):
+            self._set_order()
         self._lookups.grant()
         if self._begun and len(self._nodes) > self._actions:
             _ = self.graph.dag  # imports networkx for expansions while the first actions run
+
+    def _set_order(self) -> None:
+        if self._order is None:
+            nodes = self._nodes.keys() - self._done
+            self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
+            for slots in (self._lookups, self._slots, self._remote_slots):
+                slots.sort()
 
     def _key(self, name: str) -> Key:
         return self._order[name] if self._order is not None else (0, 0.0)
@@ -229,6 +232,8 @@ class Scheduler:
             return self._reports.expansion_failed(expansion, str(error))
         self.values.promised(expansion.id, made)
         self._need(self.graph.needed_for(made.values(), self._nodes))
+        if self._begun:  # an expansion makes many actions at once, and the first may be short
+            self._set_order()
         return await self._all(makers)
 
     def _read(self, expansion: Expansion) -> list[bytes]:

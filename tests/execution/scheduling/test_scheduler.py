@@ -337,6 +337,23 @@ def test_the_longest_remaining_path_starts_first(workspace: MemoryWorkspace) -> 
     assert later == [name for name in ("z1", "z2", "z8", "a5", "a4", "a3", "a1") if name != first]
 
 
+def test_the_longest_path_of_an_expansion_starts_with_the_first_of_its_actions(workspace: MemoryWorkspace) -> None:
+    """The short actions are looked up first, and would take both slots."""
+    workspace.files["f"] = b"one"
+
+    def declare(on: Expander) -> list[Artifact]:
+        def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
+            made = [act(inner, name, "copy", plan, n=n) for n, name in enumerate(["a1", "b1", "c1", "d1", "z9"])]
+            return {"all": act(inner, "link1", "copy", *made)}
+
+        plan = act(on, "plan1", "copy", SourceArtifact("f"))
+        return [on.expand(reads=plan, promises=["all"], then=then)["all"]]
+
+    _, _, recorder, _ = workspace.build(declare, jobs=2, estimates=seconds_of)
+    started = [event.id.partition("#")[2] for event in recorder.events if isinstance(event, ActionStarted)]
+    assert started[1] == "z9"
+
+
 def programs(on: Expander) -> list[Artifact]:
     """Three programs of two actions, an expansion that adds four, and a last one."""
 
