@@ -29,6 +29,15 @@ class Net(nn.Module):
         y = torch.cumsum(y.mean(dim=(2, 3)), 1)
         z = torch.tanh(self.head(y))
         return z, torch.topk(z, 2).values
+
+
+class Two(nn.Module):  # the first output does not depend on the values of the convolution
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        return torch.sign(torch.exp(self.first(x))), x.mean(dim=(2, 3))
 """
 FILES = {
     "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
@@ -136,6 +145,26 @@ matrix = { fault = ["constant", "operator"] }
 model = ":{fault}_model"
 stack = ":stack"
 verify = false
+[[torch_model]]
+name = "two_model"
+entry = "net.py:Two"
+inputs = [{ name = "x", shape = [1, 3, 8, 8], dtype = "float32", range = [-1, 1] }]
+outputs = ["ones", "mean"]
+[[sick_model]]
+name = "both_model"
+model = ":two_model"
+weight = "first.weight"
+operator = ["aten.mean.dim", "aten.sum.dim_IntList"]
+[[pte_program]]
+name = "both"
+model = ":both_model"
+stack = ":stack"
+verify = false
+[[pte_test]]
+name = "both_test"
+program = ":both"
+model = ":two_model"
+cases = [{ name = "drawn", generator = { seed = 3 } }]
 [[sick_program]]
 name = "bytes"
 program = ":good"
@@ -186,6 +215,10 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
         "case drawn: first wrong node: mean (aten.sum.dim_IntList), outside partitions (portable): it differs by up to "
     )
     assert operator["place"] == line("y = torch.cumsum(y.mean(dim=(2, 3)), 1)")
+    # Not the convolution of the other output, which differs and is before it.
+    both = found["//m:both_test"]
+    assert both["message"].startswith("case drawn: first wrong node: mean (aten.sum.dim_IntList), ")
+    assert both["place"] == line("return torch.sign(torch.exp(self.first(x))), x.mean(dim=(2, 3))")
     # The file's partition is wrong, but none of its nodes when compiled again.
     changed = found["//m:bytes_test"]
     assert changed["message"].startswith(

@@ -58,6 +58,24 @@ def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[st
     return run.kept, pytree.tree_leaves(outputs)
 
 
+def leading_to(exported: Any, outputs: Sequence[bool]) -> frozenset[str]:
+    """Return the names of the nodes that compute some outputs of the model: those that are true in `outputs`. Returns
+    all nodes if none is true, and for a program with a node that changes a tensor in place."""
+    graph = exported.graph_module.graph
+    kinds = [spec.kind for spec in exported.graph_signature.output_specs]
+    own = [n for n, kind in zip(graph.output_node().args[0], kinds, strict=True) if kind == OutputKind.USER_OUTPUT]
+    found = set(graph.nodes)
+    changes = any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in graph.nodes)
+    if any(outputs) and len(outputs) == len(own) and not changes:
+        waiting = [n for n, chosen in zip(own, outputs, strict=True) if chosen and isinstance(n, torch.fx.Node)]
+        found = set(waiting)
+        while waiting:
+            new = set(waiting.pop().all_input_nodes) - found
+            found |= new
+            waiting += new
+    return frozenset(node.name for node in found)
+
+
 def advance(exported: Any, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
     """Run the program in eager mode, and return the buffers that it changes by name. The program keeps its buffers."""
     signature, changed = exported.graph_signature, {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from modelbuild_rules.testing.steps.bisect.origins import (
     Origin,
     advance,
     has_computed_range,
+    leading_to,
     mark,
     origins,
     result_of,
@@ -209,8 +210,9 @@ class _Method:
         problem = _exported_wrong(wanted, tolerance, outputs)
         if problem:
             return Finding(f"the exported program differs from the model, both in eager mode: {problem}")
+        leading = self._leading(wanted, given, tolerance)
         for name, point in self._points.items():
-            if name not in arrays:
+            if name not in arrays or point.origin.node not in leading:
                 continue
             right = to_array(result_of(expected, point.origin))
             difference = node_difference(arrays[name], right, tolerance)
@@ -222,9 +224,15 @@ class _Method:
             backend = self.lowered.partitions.backend(id)
             where = f"in partition {id} ({backend.kind})"
             at = self._node(point.node, point.origin, where, backend.kind).finding(difference)
-            inside = self._inside(point.call, backend, arrays, where, tensors, at, tolerance)
+            inside = self._inside(point.call, backend, arrays, where, tensors, at, tolerance, leading)
             return inside if isinstance(inside, Inside) else at.with_reason(inside)
         return Finding(_no_wrong_node(wanted, tolerance, given))
+
+    def _leading(self, wanted: Arrays, given: Sequence[Any], tolerance: ToleranceParams) -> frozenset[str]:
+        """Return the nodes that lead to a wrong output; all nodes if the state or a metric is wrong instead. A node of
+        another output may differ without consequences."""
+        pairs = zip(wanted.values(), given, strict=False)
+        return leading_to(self._exported, [bool(compare(found, right, tolerance)) for right, found in pairs])
 
     def _inside(
         self,
@@ -235,6 +243,7 @@ class _Method:
         tensors: list[Any],
         at: Finding,
         tolerance: ToleranceParams,
+        leading: Collection[str],
     ) -> Inside | str:
         """Compile a partition with its nodes' results as outputs; return the reason if this is impossible."""
         if not all(name in arrays for name in call.arguments):
@@ -245,7 +254,10 @@ class _Method:
         own = {
             n.name: n
             for n in program.graph.nodes
-            if n in self._known and not any(n.meta.get(key) for key in annotated) and not has_computed_range(n)
+            if n in self._known
+            and self._known[n].node in leading
+            and not any(n.meta.get(key) for key in annotated)
+            and not has_computed_range(n)
         }
         names = tap(program, set(own.values()))
         partition, compiled = self._folder / "partition", self._folder / "compiled"
