@@ -19,7 +19,7 @@ class ResultMetric(Attrs):
     """A number from the outputs and the expected outputs, as for a `Metric`."""
 
     entry: Entry | None = None
-    """`file.py:name` of a function of both results, as arrays by name."""
+    """`file.py:name` of a function `(outputs, expected)` of arrays by name, which returns the number."""
 
     top: int | None = Field(default=None, ge=1)
     """The fraction of the indices of the `top` largest elements of each row (the last dimension) of `output` that both
