@@ -43,6 +43,7 @@ class Search(threading.Thread):
             snapshot = self._open_snapshot()
             for path in self._files:
                 found[path] = diagnose(snapshot, package_of(path), self.over.is_set)
+                snapshot.package(package_of(path))  # completion has it as soon as its errors are reported
         except ModelbuildError as error:
             found = dict.fromkeys(self._files, error)
         with suppress(RuntimeError):  # the loop is closed
