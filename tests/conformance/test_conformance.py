@@ -17,7 +17,7 @@ from tests.conformance.kinds import Kind
 from tests.conformance.record import LETTERS, letters, record, recorded
 from tests.conformance.table import kinds_of, names
 
-SHARE = 160
+SHARE = 240
 """The quick tests have one name of as many."""
 
 QUICK = (

@@ -25,6 +25,7 @@ from modelbuild.code.tools import Tools
 from modelbuild.store.digests import digest_file
 from modelbuild_rules.backend_api.preload import PRELOAD
 from modelbuild_rules.model.export_action import EXPORT_TOOLS
+from modelbuild_rules.program.partitioned_program import _STORING
 from tests.script_rule import install
 from tests.workspace_builder import Workspace
 
@@ -125,6 +126,7 @@ print([finder.fits(installed.of(other)) for other in others])
 def test_one_worker_imports_modules_for_all_steps_of_a_program() -> None:
     """What the modules look for, and find or do not find, is in the key of each step, whatever a model requires."""
     keyed = [[*states("timm", *EXPORT_TOOLS)], [*states(*EXPORT_TOOLS)]]
+    keyed += [[*states(*_STORING)]]
     keyed += [[*states(*backend.tools)] for backend in BACKENDS.values() if "torch" in states(*backend.tools)]
     command = [sys.executable, "-c", IMPORT, json.dumps([PRELOAD, *keyed])]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.trust.conftest import TARGET, Documents, Make
 from tests.workspace_builder import Workspace
@@ -24,6 +22,9 @@ def components(text: str) -> dict[str, Any]:
 
 
 def check_cyclonedx(text: str) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # takes seconds to import
+
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 

@@ -136,7 +136,7 @@ class Backend(Extension):
     compiling     import name of the step that compiles a partition
     storing       import name of the step that writes the weights of a compiled partition. Then the compile step gets no
                   values of weights. '' if the compile step writes them
-    store_tools   distributions that decide stored weights, besides numpy and torch
+    store_tools   distributions that decide stored weights, besides executorch, numpy and torch
     device        fields of DeviceFacts that the methods get. With a field, programs need a device
     tools         distributions that decide the bytes of a compiled partition
     runs_here     true if the C++ runtime runs its partitions in a build; else the partition step compares partitions

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from modelbuild_rules.backend_api.documents import OfferedBackend
     from modelbuild_rules.program.documents import LoweredBackend, MethodState, PlannedPartition, TargetDevice
 
-_STORING = ("numpy", "torch")
-"""Distributions that decide the bytes of stored weights."""
+_STORING = ("executorch", "numpy", "torch")
+"""Distributions that decide the bytes of stored weights, with what the worker of the other steps has imported."""
 
 
 def offered(entry: StackEntry, facts: DeviceFacts) -> OfferedBackend:

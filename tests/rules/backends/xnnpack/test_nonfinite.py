@@ -42,7 +42,13 @@ BINARY: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(torch.float32, id="float32"),
+        pytest.param(torch.float16, id="float16", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_elementwise(dtype: torch.dtype, tmp_path: Path) -> None:
     def forward(m: Any, *given: Tensor) -> list[Tensor]:
         left, right = given[: len(SIZES)], given[len(SIZES) :]

@@ -12,7 +12,7 @@ from torch import nn
 from tests.rules.backends.xnnpack.comparison import Form, compared, normalization, numbers
 
 
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.exhaustive), 4])
 @pytest.mark.parametrize("affine", [True, False])
 def test_layers_before_a_normalization(affine: bool, groups: int, tmp_path: Path) -> None:
     parts: dict[str, Any] = {
