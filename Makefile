@@ -76,6 +76,7 @@ bench:
 
 bench-models: venv
 	$(BIN)/python benchmarks/model_changes.py
+	$(BIN)/python benchmarks/cuda_changes.py first weights layer
 	$(BIN)/python benchmarks/torch_actions.py
 
 format: venv
