@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
 
 from modelbuild.actions import Expansion
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.suites import members
 from modelbuild.api.providers import TestAction
-from modelbuild.history.estimates import action_estimates
+from modelbuild.history.estimates import action_estimates, expected_seconds
 from modelbuild.ids import ActionId
 from modelbuild.labels import Label
 
@@ -25,7 +24,7 @@ def work_of(
     """Return the parts of each target's work by label, and the seconds of each part.
 
     A suite is replaced by its members. A part is an action, or all actions that a target's expansions declared in
-    earlier builds. An action that never ran counts as the median of other actions of its kind, or as one second. Raises
+    earlier builds. An action that never ran counts as what is typical of its kind, or as one second. Raises
     LoadingError.
     """
     work: dict[str, set[str]] = defaultdict(set)
@@ -33,7 +32,7 @@ def work_of(
         for device in tuple(devices) or (None,):
             for target in members(analyzer, analyzer.analyze(label, device)):
                 work[str(target.node.label)] |= _actions(analyzer, target)
-    return work, _seconds({part for parts in work.values() for part in parts}, analyzer, action_estimates(cache))
+    return work, _seconds({part for parts in work.values() for part in parts}, analyzer, cache)
 
 
 def _actions(analyzer: Analyzer, target: ConfiguredTarget) -> set[str]:
@@ -43,21 +42,13 @@ def _actions(analyzer: Analyzer, target: ConfiguredTarget) -> set[str]:
     return found | {f"{owner}{_EXPANDED}" for owner in expanding}
 
 
-def _seconds(parts: Iterable[str], analyzer: Analyzer, ran: dict[str, float]) -> dict[str, float]:
-    kinds: dict[str, list[float]] = defaultdict(list)
+def _seconds(parts: Iterable[str], analyzer: Analyzer, cache: Path) -> dict[str, float]:
+    nodes = analyzer.graph.nodes
     expanded: dict[str, float] = defaultdict(float)
-    for name, seconds in ran.items():
-        action = ActionId(name)
-        kinds[action.kind].append(seconds)
-        if name not in analyzer.graph.nodes:
-            expanded[f"{action.owner}{_EXPANDED}"] += seconds
-    typical = {kind: median(values) for kind, values in kinds.items()}
-
-    def of(part: str) -> float:
-        if part.endswith(_EXPANDED):
-            return expanded[part]
-        if isinstance(analyzer.graph.nodes[part], Expansion):
-            return 0.0
-        return ran.get(part, typical.get(ActionId(part).kind, 1.0))
-
-    return {part: of(part) for part in parts}
+    for name, seconds in action_estimates(cache).items():
+        if name not in nodes:
+            expanded[f"{ActionId(name).owner}{_EXPANDED}"] += seconds
+    actions = [part for part in parts if part in nodes and not isinstance(nodes[part], Expansion)]
+    return (
+        dict.fromkeys(parts, 0.0) | expected_seconds(cache, actions) | {p: expanded[p] for p in parts if p in expanded}
+    )
