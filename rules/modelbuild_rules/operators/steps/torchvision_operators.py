@@ -6,7 +6,9 @@ the schemas, the shapes of results, and the out variants, which kernels implemen
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 import torch
@@ -35,19 +37,35 @@ NAMES = frozenset(f"{NAMESPACE}.{name}.default" for name in _SCHEMAS)
 
 @cache
 def register() -> None:
-    """Register the operators that are not registered yet, and all out variants."""
+    """Register the operators that are not registered yet, and all out variants. Afterwards, an import of torchvision
+    raises ImportError unless it came before: torchvision would register its operators again and abort the process."""
     library = torch.library.Library(NAMESPACE, "FRAGMENT")
     _KEPT.append(library)
+    if "torchvision" not in sys.modules:
+        sys.meta_path.insert(0, _TooLate())
     for name, arguments in _SCHEMAS.items():
-        if not _registered(name, "default"):
+        given = _registered(name, "default")
+        if not given:
             library.define(f"{name}{arguments}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
             library.impl(name, getattr(torchvision_eager, name), "CPU")
+        if not given or name == "nms":  # torchvision's shape is unbounded, and at least 2
             torch.library.register_fake(f"{NAMESPACE}::{name}", _SHAPES[name], lib=library)
         if not _registered(name, "out"):
             library.define(f"{name}.out{arguments}, *, Tensor(a!) out) -> Tensor(a!)")
 
 
 _KEPT: list[Any] = []  # registrations end with their library
+
+
+class _TooLate(MetaPathFinder):
+    """Refuses the import of torchvision."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "torchvision":
+            raise ImportError(
+                "torchvision cannot be imported after a program with its operators was read; expected the import at the"
+                " top of the file, not in a function"
+            )
 
 
 def _registered(name: str, overload: str) -> bool:

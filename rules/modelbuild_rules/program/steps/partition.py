@@ -81,8 +81,9 @@ def begin(step: Step, folder: Path) -> tuple[Any, StackLowering]:
     executorch_private.require()
     step.progress("reading the program")
     custom.load(step.root, step.params.get("kernels", ()))
+    stack = Stack.load(step.params["backends"])
     program = load_program(step.input("program"), step.input("weights"))
-    return program, StackLowering(program, Stack.load(step.params["backends"]), folder, step.progress)
+    return program, StackLowering(program, stack, folder, step.progress)
 
 
 def _run_on_structure(step: Step) -> None:
@@ -103,10 +104,11 @@ def _lower_structure(step: Step, folder: Path) -> None:
     executorch_private.require()
     step.progress("reading the program")
     custom.load(step.root, step.params.get("kernels", ()))
+    stack = Stack.load(step.params["backends"])
     program, sources = load_structure(step.input("program"))
     for name in (RESIDUAL, PARTITIONS, *((LOWERED,) * bool(step.params.get("compared")))):
         (folder / name).mkdir()
-    lowering = StackLowering(program, Stack.load(step.params["backends"]), folder / PARTITIONS, step.progress)
+    lowering = StackLowering(program, stack, folder / PARTITIONS, step.progress)
     with known_sources(sources):
         lowering.lower()
         if step.params.get("compared"):

@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import first_line
+from modelbuild_rules.model.steps.eager.result_metric import import_metrics
 from modelbuild_rules.model.steps.eager.tensors import to_tensor
 from modelbuild_rules.quantization.steps.linears import quantize_linears
 from modelbuild_rules.quantization.steps.metrics import Metrics, error_of
@@ -69,7 +70,8 @@ def run(step: Step) -> None:
 
     step.progress("reading the program")
     quantizers: Any = step.params["quantizers"]
-    before, given = unlifted(step, ()), unlifted(step, quantizers)
+    import_metrics(step.root, step.params.get("metrics", ()))
+    given, before = unlifted(step, quantizers), unlifted(step, ())
     total = count_samples(step) if "examples" not in step.inputs else 1
     selections = Selections.of(before.module)
     expected = [

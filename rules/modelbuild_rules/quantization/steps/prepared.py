@@ -50,6 +50,7 @@ class Unlifted:
 def unlifted(step: Step, quantizers: Sequence[UsedQuantizer]) -> Unlifted:
     """Return the program of the inputs `program`, `weights` and `modules`, with the module of each node, as quantizers
     rewrite it before other quantizers insert observers."""
+    plug_ins = [quantizing(used) for used in quantizers]
     program = load_program(step.input("program"), step.input("weights"))
     modules: Modules = json.loads(step.input("modules").read_bytes())
     module = program.module(check_guards=False)
@@ -61,8 +62,7 @@ def unlifted(step: Step, quantizers: Sequence[UsedQuantizer]) -> Unlifted:
     _check_modules(quantizers, set(modules.values()))
     mutable = {name: module.get_buffer(name).clone() for name in _mutable(module)}
     given = Unlifted(module, program, mutable, split_shared(module))
-    for used in quantizers:
-        own = quantizing(used)
+    for used, own in zip(quantizers, plug_ins, strict=True):
         own.rewrite(used["attributes"], module, mutable, allowed_nodes(used["attributes"], own))
     return given
 

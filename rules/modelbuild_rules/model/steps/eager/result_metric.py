@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 def metric_name(metric: ResultMetricParams) -> str:
     """Return a metric's name for messages, such as `overlap`, or `top 1 of 'logits'`."""
     return f"top {metric['top']} of '{metric['output']}'" if metric["top"] else metric["entry"].partition(":")[2]
+
+
+def import_metrics(root: Path, metrics: Iterable[Mapping[str, Any]]) -> None:
+    """Import the Python files of metrics. Called before a program is read, because torchvision, which they may import,
+    cannot be imported later (operators/steps/torchvision_operators.py)."""
+    for metric in metrics:
+        if metric["entry"]:
+            load_function(root, metric["entry"])
 
 
 def metric_value(

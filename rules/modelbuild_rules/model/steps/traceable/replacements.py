@@ -42,13 +42,6 @@ class Replacement:
 REPLACEMENTS: Sequence[Replacement] = (
     Replacement(
         "0.29.2",
-        "torchvision._meta_registrations",
-        "meta_nms",
-        torchvision.nms_result,
-        "3b2a2e4844a9e4ff928602d714bac76687626edf85104641af3d34c4c99d8d17",
-    ),
-    Replacement(
-        "0.29.2",
         "torchvision.ops.boxes",
         "batched_nms",
         torchvision.batched_nms,
@@ -135,10 +128,11 @@ def replaced() -> Iterator[None]:
     The code is replaced, not the names that lead to it: `from torchvision.ops import batched_nms` copies a name.
     """
     codes: list[tuple[FunctionType, CodeType]] = []
+    if "torchvision" in sys.modules:
+        detection_operators.register()
     try:
         for function, each in _imported():
             if digest(each) == each.source:
-                detection_operators.register()
                 codes.append((function, function.__code__))
                 function.__code__ = _code(each.by)
         yield

@@ -16,15 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def nms_result(dets: Any, scores: Any, iou_threshold: float) -> Any:
-    """Replaces torchvision._meta_registrations.meta_nms, whose result has at least two boxes."""
-    import torch
-
-    from modelbuild_rules.operators.steps.sizes import up_to
-
-    return dets.new_empty(up_to(dets.shape[0]), dtype=torch.int64)
-
-
 def batched_nms(boxes: Any, scores: Any, idxs: Any, iou_threshold: float) -> Any:
     """Replaces torchvision.ops.boxes.batched_nms, which loops over the classes that occur."""
     import torch

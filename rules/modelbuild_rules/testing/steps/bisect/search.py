@@ -60,11 +60,12 @@ class Failed:
 def lower_again(step: Step, method: str, folder: Path) -> StackLowering:
     """Lower the model of a method, as the step partition.py did."""
     custom.load(step.root, step.params["methods"][method]["eager"].get("kernels", ()))
+    stack = Stack.load(step.params["backends"][method])
     own = load_program(step.input(f"lowered.{method}.program"), step.input(f"lowered.{method}.weights"))
     mark(own)
     partitions = folder / f"partitions.{method}"
     partitions.mkdir()
-    lowering = StackLowering(own, Stack.load(step.params["backends"][method]), partitions, step.progress)
+    lowering = StackLowering(own, stack, partitions, step.progress)
     lowering.lower()
     return lowering
 

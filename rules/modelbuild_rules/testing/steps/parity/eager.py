@@ -15,6 +15,7 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.call import arguments
 from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.module import make_module
+from modelbuild_rules.model.steps.eager.result_metric import import_metrics
 from modelbuild_rules.model.steps.eager.results import plain
 from modelbuild_rules.model.steps.eager.state import PlainState
 from modelbuild_rules.model.steps.eager.tensors import to_array, to_tensor
@@ -31,9 +32,12 @@ class Eager:
     """The modules of the tested methods."""
 
     def __init__(self, step: Step, program: modelbuild_runtime.Description) -> None:
-        self._methods = {
-            name: _Method(step, params, method_of(program, name)) for name, params in step.params["methods"].items()
-        }
+        tested: Mapping[str, MethodParams] = step.params["methods"]
+        import_metrics(step.root, (*step.params["metrics"], *step.params.get("accuracy", ())))
+        # Modules of programs are read last, as import_metrics() says.
+        read_last = sorted(tested, key=lambda name: tested[name]["eager"]["entry"] is None)
+        made = {name: _Method(step, tested[name], method_of(program, name)) for name in read_last}
+        self._methods = {name: made[name] for name in tested}
         self._shared = _shared(list(self._methods.values()))
         self._seed = next(iter(self._methods.values())).params["eager"]["seed"]
 
