@@ -105,7 +105,10 @@ class Stages:
 
         def found_all() -> list[int]:
             begun = (self.workspace.cache / "tmp").glob(f"build-*/*/.home/{name}.[0-9]*")
-            found = [int(path.suffix[1:]) for path in begun]
+            try:
+                found = [int(path.suffix[1:]) for path in begun]
+            except FileNotFoundError:  # a build removes its folder meanwhile
+                return []
             return found if len(found) == count else []
 
         pids: list[int] = wait_for(found_all)

@@ -54,7 +54,7 @@ def test_an_interrupted_build_leaves_whole_programs(stages: Stages, kind: signal
 def waiting(stages: Stages) -> set[str]:
     """Return the programs whose last action waits."""
     found = set()
-    for home in (stages.workspace.cache / "tmp").glob("build-*/*/.home"):
-        with suppress(FileNotFoundError):  # of an action that has ended meanwhile
+    with suppress(FileNotFoundError):  # of an action that has ended meanwhile
+        for home in (stages.workspace.cache / "tmp").glob("build-*/*/.home"):
             found |= {name[0] for name in os.listdir(home) if fnmatch(name, "?2.[0-9]*")}
     return found
