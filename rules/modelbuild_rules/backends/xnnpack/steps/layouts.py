@@ -19,6 +19,8 @@ from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass impor
 from executorch.backends.xnnpack.utils.quant_utils import is_dynamic_qdq
 from executorch.exir.dialects._ops import ops
 
+from modelbuild_rules.backends.xnnpack.steps.reordering import without_reordering
+
 edge = ops.edge.aten
 
 
@@ -30,7 +32,9 @@ def layouts_apart() -> Iterator[None]:
 
     def called(reshape: Any, module: torch.fx.GraphModule) -> Any:
         _separate_dynamic_ranges(module.graph)
-        return call(reshape, module)
+        made = call(reshape, module)
+        without_reordering(made.graph_module.graph)
+        return made
 
     with (
         patch.object(ChannelsLastTaggedReshapePass, "memory_sensitive_ops_nchw", row_major),
