@@ -24,10 +24,6 @@ from torch.utils import _pytree as pytree
 
 from tests.conformance.kinds import Call, Kind, of_function
 
-# Other tests of this process still set the precision of products.
-with patch("torch.backends.disable_global_flags"):
-    from torch.testing._internal import common_methods_invocations
-
 # The types of elements, and the number of samples of each.
 SAMPLES = {torch.float32: 3, torch.int64: 1, torch.bool: 1, torch.float16: 1}
 # They may return the indices of equal values in any order.
@@ -37,9 +33,19 @@ UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 
 
 @cache
+def _database() -> Any:
+    """Return the module of the database, whose import takes seconds."""
+    # Other tests of this process still set the precision of products.
+    with patch("torch.backends.disable_global_flags"):
+        from torch.testing._internal import common_methods_invocations
+
+    return common_methods_invocations
+
+
+@cache
 def operators() -> Mapping[str, Any]:
     """Return the entries of the database by name."""
-    return {each.full_name: each for each in common_methods_invocations.op_db}
+    return {each.full_name: each for each in _database().op_db}
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def _function(name: str, sample: _Sample) -> Callable[..., Any]:
     def function(*tensors: Tensor) -> Any:
         given = iter(tensors)
         first, args, kwargs = pytree.tree_unflatten([next(given) if _is(each) else each for each in leaves], spec)
-        with patch.object(common_methods_invocations, "wrapper_set_seed", _unseeded):
+        with patch.object(_database(), "wrapper_set_seed", _unseeded):
             return entry.op(first, *args, **kwargs)
 
     return function
