@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_loader
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -57,15 +60,18 @@ def register() -> None:
 _KEPT: list[Any] = []  # registrations end with their library
 
 
-class _TooLate(MetaPathFinder):
-    """Refuses the import of torchvision."""
+class _TooLate(MetaPathFinder, Loader):
+    """Finds torchvision, for code that asks whether it is installed, and refuses its import."""
 
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "torchvision":
-            raise ImportError(
-                "torchvision cannot be imported after a program with its operators was read; expected the import at the"
-                " top of the file, not in a function"
-            )
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        installed = fullname == "torchvision" and PathFinder.find_spec(fullname) is not None
+        return spec_from_loader(fullname, self) if installed else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ImportError(
+            "torchvision cannot be imported after a program with its operators was read; expected the import at the"
+            " top of the file, not in a function"
+        )
 
 
 def _registered(name: str, overload: str) -> bool:
