@@ -21,9 +21,10 @@ PRIVATE = (
     "executorch.exir.backend.canonical_partitioners.group_partitioner:GroupBasedPartitioner._can_merge_partitions",
     "executorch.exir.backend.canonical_partitioners.group_partitioner:_DependencyViewer",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
-    # Called or overridden (partitioning.py, layouts.py, shared_values.py, normalization.py, nonfinite.py,
-    # large_windows.py, compile.py).
+    # Called, read or overridden (partitioning.py, layouts.py, reordering.py, shared_values.py, normalization.py,
+    # nonfinite.py, large_windows.py, compile.py).
     "executorch.backends.transforms.utils:create_constant_placeholder",
+    "executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass:ChannelsLastTaggedReshapePass.XNN_NHWC_NODE",
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
     "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
     "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.generate_partitions",
