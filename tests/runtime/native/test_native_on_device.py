@@ -52,7 +52,10 @@ model = ":model_{scale}"
 device = ":pc"
 on_device = true
 runtime = {{ archive = "runtime.tar" }}
-cases = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 2 }} }}]
+cases = [
+    {{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 2 }} }},
+    {{ name = "fed", steps = [{{ generator = {{ seed = 4 }} }}, {{ feed = {{ x = {{ output = "y" }} }} }}] }},
+]
 {more}
 """
 

@@ -33,7 +33,7 @@ class Eager:
 
     def __init__(self, step: Step, program: modelbuild_runtime.Description) -> None:
         tested: Mapping[str, MethodParams] = step.params["methods"]
-        import_metrics(step.root, (*step.params["metrics"], *step.params.get("accuracy", ())))
+        import_metrics(step.root, (*step.params.get("metrics", ()), *step.params.get("accuracy", ())))
         # Modules of programs are read last, as import_metrics() says.
         read_last = sorted(tested, key=lambda name: tested[name]["eager"]["entry"] is None)
         made = {name: _Method(step, tested[name], method_of(program, name)) for name in read_last}
