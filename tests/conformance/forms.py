@@ -520,6 +520,35 @@ form(
 form("counted convolution none", lambda x, w: F.conv2d(x[x[:, 0, 0, 0] > 9], w), (n(6, 2, 4, 4), n(3, 2, 3, 3)))
 form("nan last max_pool1d", lambda x: F.max_pool1d(x.flip(1), 3, 2), (ODD,))
 
+
+def _image_of_tokens(x: Tensor, weight: Tensor, window: Tensor) -> Tensor:
+    """SegFormer's feed-forward net, between two linear layers: XNNPACK's transpositions cancel the model's."""
+    image = F.linear(x, weight).transpose(1, 2).reshape(x.shape[0], 4, 2, 3)
+    return F.linear(F.conv2d(image, window, padding=1, groups=4).flatten(2).transpose(1, 2), weight)
+
+
+TOKENS = n(2, 6, 4)
+OWN_OF_TOKENS = [n(4, 4), n(4, 1, 3, 3)]
+form(
+    "image of tokens",
+    _image_of_tokens,
+    (TOKENS,),
+    (-TOKENS,),
+    (TOKENS.where(TOKENS < 1, INF),),
+    (TOKENS.where(TOKENS < 1, NAN),),
+    own=OWN_OF_TOKENS,
+)
+
+form(
+    "image of tokens dynamic",
+    _image_of_tokens,
+    (TOKENS,),
+    (n(5, 6, 4),),
+    (n(1, 6, 4),),
+    own=OWN_OF_TOKENS,
+    dynamic={(0, 0): (1, 5)},
+)
+
 # Kernels for the CPU.
 form("remainder int", lambda x: x % 7, (torch.arange(-6, 6),))
 form("remainder int8 tensor", torch.remainder, (torch.arange(-6, 6, dtype=BYTE), t(*[3, -3, 4] * 4, dtype=BYTE)))

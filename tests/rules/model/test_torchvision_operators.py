@@ -50,9 +50,11 @@ def test_the_result_of_nms_is_bounded_where_torchvision_is_imported() -> None:
 def test_torchvision_is_not_imported_after_its_operators_were_registered() -> None:
     """It would abort the process."""
     code = (
-        f"import importlib.util\nfrom {torchvision_operators.__name__} import register\n"
+        f"import importlib.util, sys\nfrom {torchvision_operators.__name__} import register\n"
         "register()\nassert importlib.util.find_spec('torchvision')  # as transformers asks\n"
-        "try:\n    import torchvision\nexcept ImportError as error:\n    print(error)"
+        "try:\n    import torchvision\nexcept ImportError as error:\n    print(error)\n"
+        "sys.meta_path.remove(importlib.machinery.PathFinder)\n"  # as a step whose key has no torchvision
+        "assert importlib.util.find_spec('torchvision') is None"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("torchvision cannot be imported after a program with its operators was read")

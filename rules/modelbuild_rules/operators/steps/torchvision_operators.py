@@ -7,9 +7,10 @@ the schemas, the shapes of results, and the out variants, which kernels implemen
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
@@ -63,9 +64,14 @@ _KEPT: list[Any] = []  # registrations end with their library
 class _TooLate(MetaPathFinder, Loader):
     """Finds torchvision, for code that asks whether it is installed, and refuses its import."""
 
-    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        installed = fullname == "torchvision" and PathFinder.find_spec(fullname) is not None
-        return spec_from_loader(fullname, self) if installed else None
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "torchvision":
+            return None
+        others = [each for each in sys.meta_path if each is not self]  # a step finds only what is in its key
+        found = any(each.find_spec(fullname, path, target) for each in others)
+        return spec_from_loader(fullname, self) if found else None
 
     def exec_module(self, module: ModuleType) -> None:
         raise ImportError(

@@ -34,9 +34,9 @@ class Eager:
     def __init__(self, step: Step, program: modelbuild_runtime.Description) -> None:
         tested: Mapping[str, MethodParams] = step.params["methods"]
         import_metrics(step.root, (*step.params.get("metrics", ()), *step.params.get("accuracy", ())))
-        # Modules of programs are read last, as import_metrics() says.
-        read_last = sorted(tested, key=lambda name: tested[name]["eager"]["entry"] is None)
-        made = {name: _Method(step, tested[name], method_of(program, name)) for name in read_last}
+        # Programs are read last: the code of other models may import torchvision, as import_metrics() says.
+        order = sorted(tested, key=lambda name: tested[name]["eager"]["entry"] is None)
+        made = {name: _Method(step, tested[name], method_of(program, name)) for name in order}
         self._methods = {name: made[name] for name in tested}
         self._shared = _shared(list(self._methods.values()))
         self._seed = next(iter(self._methods.values())).params["eager"]["seed"]
